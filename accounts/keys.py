@@ -1,0 +1,99 @@
+"""API keys: the one place that sees a raw key.
+
+A raw key reads `pilot_<environment>_<8 characters>_<43 characters>`. Everything up to the last underscore is the
+prefix, by which people recognise it; the whole is stored only as SHA-256, which is enough for 256 random bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils.translation import gettext as _
+
+from accounts.models import ApiKey, Project, Scope, User
+from pilot.errors import PilotError
+
+LAST_USED_STEP = timedelta(minutes=1)  # a write per request would make each key a hot row
+
+
+class InvalidKey(PilotError):
+    """Unknown, expired or revoked; which of them is not told."""
+
+    code = "unauthenticated"
+    status = 401
+
+
+def issue(
+    *,
+    project: Project,
+    name: str,
+    environment: str,
+    now: datetime,
+    scopes: Sequence[str] = (Scope.MESSAGES_READ, Scope.MESSAGES_WRITE),
+    expires_at: datetime | None = None,
+    created_by: User | None = None,
+) -> tuple[ApiKey, str]:
+    """Makes a key. Returns the row and the raw key, which cannot be had again."""
+    prefix = f"pilot_{environment}_{secrets.token_hex(4)}"
+    raw = f"{prefix}_{secrets.token_urlsafe(32)}"
+    key = ApiKey.objects.create(
+        tenant_id=project.tenant_id,
+        project=project,
+        name=name,
+        environment=environment,
+        prefix=prefix,
+        digest=digest(raw),
+        scopes=list(scopes),
+        expires_at=expires_at,
+        created_by=created_by,
+        created_at=now,
+    )
+    return key, raw
+
+
+def authenticate(raw: str, *, now: datetime) -> ApiKey:
+    """The valid key for `raw`, with its project and tenant. Raises InvalidKey."""
+    valid = Q(revoked_at=None) | Q(revoked_at__gt=now)
+    alive = Q(expires_at=None) | Q(expires_at__gt=now)
+    key = ApiKey.objects.select_related("project__tenant").filter(valid, alive, digest=digest(raw)).first()
+    if key is None:
+        raise InvalidKey(_("The API key is missing, wrong, expired or revoked."))
+    _note_use(key, now)
+    return key
+
+
+def revoke(key: ApiKey, *, now: datetime) -> bool:
+    """Ends a key at once. False when it had ended before."""
+    alive = Q(revoked_at=None) | Q(revoked_at__gt=now)
+    return ApiKey.objects.filter(alive, pk=key.pk).update(revoked_at=now) == 1
+
+
+@transaction.atomic
+def rotate(key: ApiKey, *, overlap: timedelta, now: datetime) -> tuple[ApiKey, str]:
+    """Makes a successor with the same rights; the old key goes on for `overlap`, then ends."""
+    successor, raw = issue(
+        project=key.project,
+        name=key.name,
+        environment=key.environment,
+        scopes=key.scopes,
+        expires_at=key.expires_at,
+        created_by=key.created_by,
+        now=now,
+    )
+    ApiKey.objects.filter(pk=key.pk).update(rotated_to=successor, revoked_at=now + overlap)
+    return successor, raw
+
+
+def digest(raw: str) -> str:
+    """What is stored of a raw key."""
+    return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _note_use(key: ApiKey, now: datetime) -> None:
+    if key.last_used_at is None or key.last_used_at < now - LAST_USED_STEP:
+        ApiKey.objects.filter(pk=key.pk).update(last_used_at=now)

@@ -1,0 +1,174 @@
+"""Who: tenants, their projects and members, and the keys their programs use."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import available_timezones
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models.functions import Lower
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+
+class Environment(models.TextChoices):
+    """TEST and LIVE never see each other's data."""
+
+    TEST = "test", _("Test")
+    LIVE = "live", _("Live")
+
+
+class UserManager(BaseUserManager["User"]):
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        user = self.model(email=email.strip().lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        return self.create_user(email, password, **{"is_staff": True, "is_superuser": True} | fields)
+
+    def get_by_natural_key(self, username: str | None) -> User:
+        return self.get(email=(username or "").strip().lower())
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person, known by e-mail address."""
+
+    email = models.EmailField(_("e-mail"), unique=True)  # always lower case
+    name = models.CharField(_("name"), max_length=120, blank=True)
+    is_staff = models.BooleanField(_("support staff"), default=False)
+    is_active = models.BooleanField(_("active"), default=True)
+    date_joined = models.DateTimeField(_("joined"), default=timezone.now)
+
+    objects = UserManager()
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: list[str] = []
+
+    class Meta:
+        verbose_name = _("user")
+        verbose_name_plural = _("users")
+        constraints = [
+            models.CheckConstraint(condition=models.Q(email=Lower("email")), name="user_email_lower_case")
+        ]
+
+    def __str__(self) -> str:
+        return self.email
+
+    def clean(self) -> None:
+        self.email = self.email.strip().lower()
+
+
+def validate_time_zone(value: str) -> None:
+    """Raises ValidationError unless `value` is an IANA time zone name."""
+    if value not in available_timezones():
+        raise ValidationError(_("%(value)s is not a time zone."), params={"value": value})
+
+
+class Tenant(models.Model):
+    """A customer of Pilot. Every other row belongs to exactly one tenant."""
+
+    name = models.CharField(_("name"), max_length=120)
+    slug = models.SlugField(_("slug"), max_length=60, unique=True)
+    time_zone = models.CharField(
+        _("time zone"), max_length=60, default="America/Sao_Paulo", validators=[validate_time_zone]
+    )
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("tenant")
+        verbose_name_plural = _("tenants")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Project(models.Model):
+    """A tenant's application or brand. Projects on one instance get fair turns."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="projects")
+    name = models.CharField(_("name"), max_length=120)
+    slug = models.SlugField(_("slug"), max_length=60)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("project")
+        verbose_name_plural = _("projects")
+        constraints = [models.UniqueConstraint("tenant", "slug", name="project_slug_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    OWNER = "owner", _("Owner")
+    ADMIN = "admin", _("Administrator")
+    AGENT = "agent", _("Agent")
+    VIEWER = "viewer", _("Viewer")
+
+
+class Membership(models.Model):
+    """A person's role in a tenant."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
+    role = models.CharField(_("role"), max_length=10, choices=Role.choices, default=Role.VIEWER)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("membership")
+        verbose_name_plural = _("memberships")
+        constraints = [
+            models.UniqueConstraint("tenant", "user", name="membership_unique"),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} · {self.tenant} · {self.role}"
+
+
+class Scope(models.TextChoices):
+    """What a key may do."""
+
+    MESSAGES_READ = "messages:read", _("Read messages")
+    MESSAGES_WRITE = "messages:write", _("Send messages")
+    SKIP_OPT_IN = "messages:skip_opt_in", _("Send without checking opt-in")
+    INSTANCES_READ = "instances:read", _("Read instances")
+    INSTANCES_WRITE = "instances:write", _("Manage instances")
+
+
+class ApiKey(models.Model):
+    """A program's credential. Only the hash is stored: see accounts/keys.py for issuing and checking."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="api_keys")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="api_keys")
+    name = models.CharField(_("name"), max_length=80)
+    environment = models.CharField(_("environment"), max_length=4, choices=Environment.choices)
+    prefix = models.CharField(_("prefix"), max_length=24, unique=True)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    scopes = ArrayField(models.CharField(max_length=40, choices=Scope.choices), verbose_name=_("scopes"))
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, blank=True, related_name="+")
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
+    last_used_at = models.DateTimeField(_("last used"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+    rotated_to = models.OneToOneField(
+        "self", models.SET_NULL, null=True, blank=True, related_name="rotated_from"
+    )
+
+    class Meta:
+        verbose_name = _("API key")
+        verbose_name_plural = _("API keys")
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(environment__in=Environment.values), name="api_key_environment_known"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"

@@ -1,0 +1,165 @@
+"""A connected number and the server that connects it."""
+
+from __future__ import annotations
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Project, Tenant
+from instances.providers.base import Account
+from pilot.encryption import EncryptedJSONField, EncryptedTextField
+
+
+class EvolutionServer(models.Model):
+    """One Evolution API server. New instances go to the least loaded one with room."""
+
+    name = models.CharField(_("name"), max_length=60, unique=True)
+    url = models.URLField(_("URL"), max_length=200)
+    api_key = EncryptedTextField(_("global API key"))
+    # Evolution gets slow from about 80 instances on (facts: its public issues 2555, 1883).
+    capacity = models.PositiveIntegerField(_("capacity"), default=50)
+    accepts_new = models.BooleanField(_("accepts new instances"), default=True)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("Evolution server")
+        verbose_name_plural = _("Evolution servers")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class InstanceStatus(models.TextChoices):
+    """See instances/status.py for who may become what."""
+
+    CREATED = "created", _("Not connected yet")
+    CONNECTING = "connecting", _("Connecting")
+    OPEN = "open", _("Connected")
+    DEGRADED = "degraded", _("Not delivering")
+    CLOSED = "closed", _("Disconnected")
+    REMOVED = "removed", _("Removed")
+
+
+class Instance(models.Model):
+    """A WhatsApp number (or another account) that messages are sent from."""
+
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="instances")
+    name = models.SlugField(_("name"), max_length=60)
+    provider = models.CharField(_("provider"), max_length=20, default="evolution")
+    server = models.ForeignKey(
+        EvolutionServer, models.PROTECT, null=True, blank=True, related_name="instances"
+    )
+    provider_name = models.CharField(_("name at the provider"), max_length=40, unique=True)
+    credentials = EncryptedJSONField(default=dict, blank=True)
+    hook_token = EncryptedTextField(editable=False)
+    hook_digest = models.CharField(max_length=64, unique=True, editable=False)
+    status = models.CharField(
+        _("status"), max_length=12, choices=InstanceStatus.choices, default=InstanceStatus.CREATED
+    )
+    status_reason = models.CharField(_("reason"), max_length=200, blank=True)
+    status_changed_at = models.DateTimeField(_("since"), default=timezone.now)
+    paused = models.BooleanField(_("paused"), default=False)
+    number = models.CharField(_("number"), max_length=20, blank=True)  # E.164
+    owner_id = models.CharField(_("provider's own id"), max_length=80, blank=True)
+    profile_name = models.CharField(_("profile name"), max_length=120, blank=True)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    # pairing
+    qr_code = models.TextField(blank=True, editable=False)
+    pairing_code = models.CharField(max_length=20, blank=True, editable=False)
+    qr_count = models.PositiveSmallIntegerField(default=0, editable=False)
+    qr_expires_at = models.DateTimeField(null=True, editable=False)
+
+    # how it sends
+    pace_least_seconds = models.FloatField(
+        _("shortest gap (s)"), default=30, validators=[MinValueValidator(0)]
+    )
+    pace_most_seconds = models.FloatField(_("longest gap (s)"), default=46, validators=[MinValueValidator(0)])
+    urgent_gap_seconds = models.FloatField(
+        _("gap after an urgent one (s)"), default=2, validators=[MinValueValidator(0)]
+    )
+    concurrency = models.PositiveSmallIntegerField(
+        _("sends at once"), default=1, validators=[MinValueValidator(1), MaxValueValidator(5)]
+    )
+    typing_ms = models.PositiveIntegerField(
+        _("typing (ms)"), default=1200, validators=[MaxValueValidator(5000)]
+    )
+    link_preview = models.BooleanField(_("link preview"), default=False)
+    # Buttons of Evolution 2.3 return 201 and are often never shown (its public issues 2404, 1515).
+    buttons_as_text = models.BooleanField(_("buttons as numbered text"), default=True)
+
+    class Meta:
+        verbose_name = _("instance")
+        verbose_name_plural = _("instances")
+        constraints = [
+            models.UniqueConstraint("tenant", "name", name="instance_name_unique"),
+            models.CheckConstraint(
+                condition=models.Q(status__in=InstanceStatus.values), name="instance_status_known"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(pace_least_seconds__lte=models.F("pace_most_seconds")),
+                name="instance_pace_ordered",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(concurrency__range=(1, 5)), name="instance_concurrency_range"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def account(self) -> Account:
+        """What a provider needs to know of this instance, without the row."""
+        return Account(
+            name=self.provider_name,
+            base_url=self.server.url if self.server else "",
+            api_key=self.server.api_key if self.server else "",
+            credentials=self.credentials,
+            link_preview=self.link_preview,
+            buttons_as_text=self.buttons_as_text,
+        )
+
+
+class Lane(models.Model):
+    """The narrow hot row of an instance: what is in flight and when the next send may start.
+
+    Apart from Instance, because it changes at every send. Only messaging/sending.py writes it.
+    """
+
+    instance = models.OneToOneField(Instance, models.CASCADE, primary_key=True, related_name="lane")
+    in_flight = models.SmallIntegerField(default=0)
+    next_send_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"lane {self.instance_id}"
+
+
+class DefaultInstance(models.Model):
+    """The instance a project sends from when a request names none."""
+
+    project = models.OneToOneField(Project, models.CASCADE, primary_key=True, related_name="default_instance")
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="default_of")
+
+    class Meta:
+        verbose_name = _("default instance")
+        verbose_name_plural = _("default instances")
+
+    def __str__(self) -> str:
+        return f"{self.project} → {self.instance}"
+
+
+class InstanceEvent(models.Model):
+    """A change of an instance's connection: what an operator reads to see what happened."""
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=32)
+    detail = models.JSONField(default=dict)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = [models.Index(fields=["instance", "-id"], name="instance_event_list")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.detail or ''}"

@@ -1,0 +1,249 @@
+"""The contract between Pilot and a provider: plain values in, plain values out, and no I/O.
+
+An adapter translates. For each verb it returns a `Call`: the HTTP request to make, and how to read the answer.
+`instances/providers/http.py` performs calls (blocking or asynchronous) and is the only place that touches the network,
+so every transport failure is classified once, and an adapter is tested against recorded traffic without any network.
+
+    ProviderError
+    └── outcome   rejected       the provider said a final no
+                  retry          surely not sent: refused connection, throttled
+                  instance_down  the account has no live connection; costs no attempt
+                  unknown        the request may have gone out; look it up before anything else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Outcome(StrEnum):
+    """What a failed call means for the message (DESIGN §4)."""
+
+    REJECTED = "rejected"
+    RETRY = "retry"
+    INSTANCE_DOWN = "instance_down"
+    UNKNOWN = "unknown"
+
+
+# The closed list of ProviderError codes.
+REJECTED_PAYLOAD = "rejected"  # our request is wrong; sending it again cannot help
+NOT_ON_WHATSAPP = "not_on_whatsapp"
+THROTTLED = "throttled"
+UNREACHABLE = "provider_unreachable"
+DISCONNECTED = "instance_disconnected"
+INSTANCE_REMOVED = "instance_removed"
+MISCONFIGURED = "provider_misconfigured"  # wrong key, licence, permission
+NO_ANSWER = "no_answer"
+AMBIGUOUS = "ambiguous_answer"
+
+
+class ProviderError(Exception):
+    """A call that did not succeed, carrying the decision about what follows."""
+
+    def __init__(self, code: str, detail: str, *, outcome: Outcome, retry_after: float | None = None) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.outcome = outcome
+        self.retry_after = retry_after  # seconds
+
+
+# --- what goes in -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An instance as its provider sees it."""
+
+    name: str
+    base_url: str
+    api_key: str = field(repr=False)
+    credentials: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    link_preview: bool = False
+    buttons_as_text: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """`kind` is reply, url, call or copy; `value` is the id, address, number or code."""
+
+    kind: str
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundMessage:
+    """A message ready to be sent. `to` is E.164; `recipient_id` is the provider's own id, where known."""
+
+    id: str
+    to: str
+    text: str
+    recipient_id: str = ""
+    title: str = ""
+    footer: str = ""
+    buttons: Sequence[Button] = ()
+    provider_message_id: str = ""
+    attempted_at: datetime | None = None  # when the last call started; for look-ups
+
+
+@dataclass(frozen=True, slots=True)
+class HookConfig:
+    """Where a provider should post its events."""
+
+    url: str
+    events: Sequence[str]
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+# --- the call ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An HTTP request. `timeout` is in seconds, for the whole exchange."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    json: Any = None
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer: `body` is the parsed JSON, or None when there was none."""
+
+    status: int
+    body: Any
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request and how to read its answer. `read` raises ProviderError.
+
+    `sends` says that the request hands a message over: a lost answer then means unknown, not retry.
+    """
+
+    request: Request
+    read: Callable[[Answer], T]
+    sends: bool = False
+
+
+# --- what comes out ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The provider took the message over. `status` is submitted or sent."""
+
+    provider_message_id: str
+    recipient_id: str
+    status: str
+
+
+class Finding(StrEnum):
+    """What a look-up of an unknown outcome found."""
+
+    FOUND = "found"
+    NOT_SENT = "not_sent"
+    STILL_UNKNOWN = "still_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of `find`; with `finding == FOUND` the id and the furthest status that is proved."""
+
+    finding: Finding
+    provider_message_id: str = ""
+    recipient_id: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEvent:
+    """A receipt: `status` is one of messaging's words (submitted, sent, delivered, read, played, failed)."""
+
+    provider_message_id: str
+    status: str
+    code: str = ""
+    detail: str = ""
+    recipient_id: str = ""
+    text: str = ""  # where the event carries the message itself, for matching an unknown outcome
+
+
+@dataclass(frozen=True, slots=True)
+class InboundMessage:
+    """A message from a person to the account."""
+
+    provider_message_id: str
+    sender_id: str
+    sender_number: str  # E.164, empty where the provider hides it
+    sender_name: str
+    kind: str
+    text: str
+    at: datetime | None
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionEvent:
+    """A change of the account's connection: `state` is connecting, open, closed or removed."""
+
+    state: str
+    reason: str = ""
+    owner_id: str = ""
+    number: str = ""
+    profile_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What a person scans or types to connect. Empty strings when the provider has none yet."""
+
+    qr_code: str = ""  # the payload to draw
+    pairing_code: str = ""
+    count: int = 0
+    already_open: bool = False
+    exhausted: bool = False  # the provider stopped issuing codes
+
+
+Event = StatusEvent | InboundMessage | ConnectionEvent | Pairing
+
+
+class Provider(Protocol):
+    """One messaging service. Methods build calls or read bytes; none of them does I/O."""
+
+    name: str
+    supports: frozenset[str]  # of "typing", "find", "pairing", "restart"
+
+    def send(self, account: Account, message: OutboundMessage) -> Call[Receipt]: ...
+
+    def typing(self, account: Account, message: OutboundMessage, *, milliseconds: int) -> Call[None]: ...
+
+    def find(self, account: Account, message: OutboundMessage, *, now: datetime) -> Call[Found]: ...
+
+    def parse(self, body: Any) -> list[Event]: ...
+
+    def create(self, account: Account, *, hook: HookConfig) -> Call[Mapping[str, Any]]: ...
+
+    def connect(self, account: Account, *, number: str = "") -> Call[Pairing]: ...
+
+    def restart(self, account: Account) -> Call[str]: ...
+
+    def logout(self, account: Account) -> Call[None]: ...
+
+    def delete(self, account: Account) -> Call[None]: ...
+
+    def state(self, account: Account) -> Call[str]: ...
+
+    def set_hook(self, account: Account, hook: HookConfig | None) -> Call[None]: ...
+
+    def get_hook(self, account: Account) -> Call[HookConfig | None]: ...

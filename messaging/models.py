@@ -1,0 +1,339 @@
+"""A message from accepted to its final state, and what it needs on the way."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Environment, Project, Tenant
+from instances.models import Instance
+from pilot.ids import new_id
+from pilot.outbox import EventRow
+
+
+class Category(models.TextChoices):
+    """What a message is for; decides its deadline (settings.DEADLINES)."""
+
+    OTP = "otp", _("One-time code")
+    UTILITY = "utility", _("Utility")
+    MARKETING = "marketing", _("Marketing")
+    SESSION = "session", _("Conversation")
+
+
+class Status(models.TextChoices):
+    """See messaging/status.py for who may become what; only its move() writes one."""
+
+    QUEUED = "queued", _("Queued")
+    SENDING = "sending", _("Sending")
+    UNCONFIRMED = "unconfirmed", _("Unconfirmed")
+    SUBMITTED = "submitted", _("Submitted")
+    SENT = "sent", _("Sent")
+    DELIVERED = "delivered", _("Delivered")
+    READ = "read", _("Read")
+    PLAYED = "played", _("Played")
+    FAILED = "failed", _("Failed")
+    CANCELLED = "cancelled", _("Cancelled")
+
+
+class FailureCode(models.TextChoices):
+    """Why a message failed: the closed list. The label is the sentence a tenant reads."""
+
+    EXPIRED = "expired", _("Its deadline passed before it could be sent.")
+    NOT_ON_WHATSAPP = "not_on_whatsapp", _("The number is not on WhatsApp.")
+    OPTED_OUT = "opted_out", _("The recipient asked not to receive messages.")
+    REJECTED = "rejected", _("The provider refused the message.")
+    UNDELIVERABLE = "undeliverable", _("WhatsApp could not deliver the message.")
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted", _("It could not be sent after the last attempt.")
+    OUTCOME_UNKNOWN = (
+        "outcome_unknown",
+        _("The provider never said whether it was sent; it was not sent again."),
+    )
+    INSTANCE_REMOVED = "instance_removed", _("The instance it was to be sent from was removed.")
+    QUEUE_TIMEOUT = "queue_timeout", _("It waited too long in the queue.")
+
+
+class TemplateStatus(models.TextChoices):
+    ACTIVE = "active", _("Active")
+    ARCHIVED = "archived", _("Archived")
+
+
+class Template(models.Model):
+    """A text with {{variables}}, kept in versions; messages keep the version they were made from."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="templates")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="templates")
+    name = models.SlugField(_("name"), max_length=80)
+    category = models.CharField(_("category"), max_length=10, choices=Category.choices)
+    status = models.CharField(
+        _("status"), max_length=10, choices=TemplateStatus.choices, default=TemplateStatus.ACTIVE
+    )
+    current_version = models.ForeignKey(
+        "TemplateVersion", models.PROTECT, null=True, blank=True, related_name="current_of"
+    )
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("template")
+        verbose_name_plural = _("templates")
+        constraints = [models.UniqueConstraint("project", "name", name="template_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TemplateVersion(models.Model):
+    """One immutable text. `content` is {"text", "title"?, "footer"?, "buttons"?}, see messaging/rendering.py."""
+
+    template = models.ForeignKey(Template, models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField(_("version"))
+    content = models.JSONField(_("content"))
+    variables = ArrayField(models.CharField(max_length=41), default=list)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("template version")
+        verbose_name_plural = _("template versions")
+        constraints = [models.UniqueConstraint("template", "number", name="template_version_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.template} v{self.number}"
+
+
+class Contact(models.Model):
+    """A person a tenant writes to. The number is E.164; the provider's own id is kept beside it."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="contacts")
+    number = models.CharField(_("number"), max_length=20)
+    recipient_id = models.CharField(_("provider's own id"), max_length=80, blank=True)
+    name = models.CharField(_("name"), max_length=120, blank=True)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("contact")
+        verbose_name_plural = _("contacts")
+        constraints = [models.UniqueConstraint("tenant", "number", name="contact_number_unique")]
+
+    def __str__(self) -> str:
+        return self.name or self.number
+
+
+class OptIn(models.Model):
+    """A contact's consent. A row with `revoked_at` is an opt-out, and is checked again at the moment of sending."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="opt_ins")
+    number = models.CharField(_("number"), max_length=20)
+    source = models.CharField(_("source"), max_length=40)
+    evidence = models.TextField(_("evidence"), blank=True)
+    granted_at = models.DateTimeField(_("granted"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("opt-in")
+        verbose_name_plural = _("opt-ins")
+        constraints = [models.UniqueConstraint("tenant", "number", name="opt_in_number_unique")]
+
+    def __str__(self) -> str:
+        return self.number
+
+
+class Message(models.Model):
+    """The row is the job: work, schedule, lease and deadline. Nothing about it lives only in Redis."""
+
+    id = models.CharField(max_length=64, primary_key=True, default=new_id)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="messages", db_index=False)
+    project = models.ForeignKey(Project, models.PROTECT, related_name="messages", db_index=False)
+    instance = models.ForeignKey(Instance, models.PROTECT, related_name="messages", db_index=False)
+    template_version = models.ForeignKey(
+        TemplateVersion, models.PROTECT, null=True, related_name="messages", db_index=False
+    )
+    environment = models.CharField(_("environment"), max_length=4, choices=Environment.choices)
+    source = models.CharField(_("source"), max_length=12, default="api")
+
+    # what
+    to = models.CharField(_("to"), max_length=20)  # E.164
+    recipient_id = models.CharField(_("provider's own id"), max_length=80, blank=True)
+    category = models.CharField(_("category"), max_length=10, choices=Category.choices)
+    urgent = models.BooleanField(_("urgent"), default=False)
+    body_override = models.BooleanField(_("own text"), default=False)
+    variables = models.JSONField(_("variables"), default=dict, blank=True)
+    content = models.JSONField(_("content"))
+    metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+
+    # when
+    created_at = models.DateTimeField(_("created"))
+    deliver_until = models.DateTimeField(_("deadline"))
+    next_attempt_at = models.DateTimeField(_("next attempt"), null=True, blank=True)  # NULL: ready now
+    attempts = models.PositiveSmallIntegerField(_("attempts"), default=0)
+    attempted_at = models.DateTimeField(_("last attempt"), null=True, blank=True)
+    held_by = models.CharField(_("held by"), max_length=20, blank=True)
+
+    # who is sending it now; cleared when settled, whatever a receipt did to the status meanwhile
+    lease_token = models.UUIDField(null=True, editable=False)
+    lease_until = models.DateTimeField(null=True, editable=False)
+
+    # what became of it
+    status = models.CharField(_("status"), max_length=12, choices=Status.choices, default=Status.QUEUED)
+    failure_code = models.CharField(_("failure"), max_length=24, blank=True)
+    failure_detail = models.CharField(_("detail"), max_length=500, blank=True)
+    provider_message_id = models.CharField(_("provider's message id"), max_length=128, null=True, blank=True)
+    submitted_at = models.DateTimeField(_("submitted"), null=True, blank=True)
+    sent_at = models.DateTimeField(_("sent"), null=True, blank=True)
+    delivered_at = models.DateTimeField(_("delivered"), null=True, blank=True)
+    read_at = models.DateTimeField(_("read"), null=True, blank=True)
+    played_at = models.DateTimeField(_("played"), null=True, blank=True)
+    failed_at = models.DateTimeField(_("failed at"), null=True, blank=True)
+    cancelled_at = models.DateTimeField(_("cancelled"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
+        # Measured: a status change is never HOT, so every non-partial index is paid at each of 4-6 changes. Keep to these.
+        indexes = [
+            models.Index(
+                fields=["tenant", "environment", "-created_at", "-id"], name="message_list"
+            ),  # the API's list
+            models.Index(  # sending.claim()
+                "instance",
+                models.F("urgent").desc(),
+                "project",
+                "deliver_until",
+                "id",
+                name="message_ready",
+                condition=models.Q(status="queued", next_attempt_at__isnull=True),
+            ),
+            models.Index(  # sending.promote()
+                "next_attempt_at",
+                name="message_waiting",
+                condition=models.Q(status="queued", next_attempt_at__isnull=False),
+            ),
+            models.Index(  # reconciling.ask_unconfirmed()
+                "next_attempt_at", name="message_unconfirmed", condition=models.Q(status="unconfirmed")
+            ),
+            models.Index(  # reconciling.release_expired_leases()
+                "lease_until", name="message_leased", condition=models.Q(lease_until__isnull=False)
+            ),
+        ]
+        constraints = [
+            models.UniqueConstraint(  # receiving.apply()
+                "instance",
+                "provider_message_id",
+                name="message_provider_id",
+                condition=models.Q(provider_message_id__isnull=False),
+            ),
+            models.CheckConstraint(condition=models.Q(status__in=Status.values), name="message_status_known"),
+            models.CheckConstraint(
+                condition=models.Q(failure_code__in=["", *FailureCode.values]), name="message_failure_known"
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(status="failed") | ~models.Q(failure_code=""),
+                name="message_failed_has_code",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(lease_token__isnull=True, lease_until__isnull=True)
+                | models.Q(lease_token__isnull=False, lease_until__isnull=False),
+                name="message_lease_whole",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class MessageEvent(EventRow):
+    """One line of a message's timeline. `applied` is False for news that came too late to change anything."""
+
+    message = models.ForeignKey(Message, models.CASCADE, related_name="events", db_index=False)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    applied = models.BooleanField(default=True)
+
+    class Meta:
+        verbose_name = _("message event")
+        verbose_name_plural = _("message events")
+        indexes = [
+            models.Index("message", "id", name="message_event_timeline"),
+            models.Index(  # the relay
+                "id",
+                name="message_event_unannounced",
+                condition=models.Q(position__isnull=True, applied=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at:%H:%M:%S}"
+
+
+class ProjectTurn(models.Model):
+    """When a project last had its turn on an instance: what makes the queue fair between projects."""
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="+", db_index=False)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)
+    served_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint("instance", "project", name="project_turn_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.instance_id}/{self.project_id}"
+
+
+class IdempotencyKey(models.Model):
+    """A client's Idempotency-Key, kept for ever: unique per tenant and environment."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="+", db_index=False)
+    environment = models.CharField(max_length=4, choices=Environment.choices)
+    key = models.CharField(max_length=255)
+    body_digest = models.CharField(max_length=64)
+    message = models.ForeignKey(Message, models.CASCADE, related_name="+", db_index=False)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint("tenant", "environment", "key", name="idempotency_key_unique")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class ParkedReceipt(models.Model):
+    """A receipt for a provider id that no message has yet: it may overtake the answer to the send."""
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="+", db_index=False)
+    provider_message_id = models.CharField(max_length=128)
+    status = models.CharField(max_length=12, choices=Status.choices)
+    detail = models.JSONField(default=dict)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint("instance", "provider_message_id", "status", name="parked_receipt_unique")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider_message_id} {self.status}"
+
+
+class ReceivedMessage(models.Model):
+    """A message from a person to one of the tenant's instances."""
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="received", db_index=False)
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="received", db_index=False)
+    provider_message_id = models.CharField(max_length=128)
+    sender_id = models.CharField(_("from (provider's own id)"), max_length=80)
+    sender_number = models.CharField(_("from"), max_length=20, blank=True)
+    kind = models.CharField(_("kind"), max_length=40)
+    text = models.TextField(_("text"), blank=True)
+    raw = models.JSONField(default=dict)
+    at = models.DateTimeField(_("at"))
+
+    class Meta:
+        verbose_name = _("received message")
+        verbose_name_plural = _("received messages")
+        indexes = [models.Index(fields=["tenant", "-id"], name="received_list")]
+        constraints = [
+            models.UniqueConstraint("instance", "provider_message_id", name="received_provider_id_unique")
+        ]
+
+    def __str__(self) -> str:
+        return self.text[:40]

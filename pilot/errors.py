@@ -1,0 +1,90 @@
+"""One error envelope for everything the API says no to: {"error": {"code", "message", "fields"?, "request_id"}}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, JsonResponse
+from django.utils.translation import gettext as _
+from rest_framework import exceptions, status
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+log = structlog.get_logger(__name__)
+
+# The words of Django REST framework, and ours.
+CODES: dict[type[Exception], str] = {
+    exceptions.ParseError: "malformed_json",
+    exceptions.ValidationError: "invalid",
+    exceptions.NotAuthenticated: "unauthenticated",
+    exceptions.AuthenticationFailed: "unauthenticated",
+    exceptions.PermissionDenied: "forbidden",
+    exceptions.NotFound: "not_found",
+    exceptions.MethodNotAllowed: "method_not_allowed",
+    exceptions.NotAcceptable: "not_acceptable",
+    exceptions.UnsupportedMediaType: "unsupported_media_type",
+    exceptions.Throttled: "rate_limited",
+}
+
+
+class PilotError(Exception):
+    """An anticipated refusal. Subclasses live beside the code that raises them.
+
+    `fields` maps a field's name to what is wrong with it.
+    """
+
+    code = "invalid"
+    status = 400
+
+    def __init__(self, message: str, *, fields: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = dict(fields or {})
+
+
+def envelope(
+    *, code: str, message: str, request_id: str, fields: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The body of every error answer."""
+    error: dict[str, Any] = {"code": code, "message": message, "request_id": request_id}
+    return {"error": error | ({"fields": dict(fields)} if fields else {})}
+
+
+def api_exception_handler(exc: Exception, context: Mapping[str, Any]) -> Response:
+    """Answers any exception of an API view, the unforeseen ones as a logged 500."""
+    set_rollback()
+    request_id = getattr(context["request"], "request_id", "")
+    if isinstance(exc, Http404):
+        exc = exceptions.NotFound()
+    if isinstance(exc, PermissionDenied):
+        exc = exceptions.PermissionDenied()
+    if isinstance(exc, PilotError):
+        body = envelope(code=exc.code, message=exc.message, fields=exc.fields, request_id=request_id)
+        return Response(body, status=exc.status)
+    if isinstance(exc, exceptions.APIException):
+        return _from_framework(exc, request_id)
+    log.exception("api.unforeseen", path=context["request"].path)
+    body = envelope(code="internal", message=_("Something went wrong on our side."), request_id=request_id)
+    return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
+
+
+def _from_framework(exc: exceptions.APIException, request_id: str) -> Response:
+    code = next((word for kind, word in CODES.items() if isinstance(exc, kind)), exc.default_code)
+    fields = exc.detail if isinstance(exc, exceptions.ValidationError) else None
+    if fields is not None and not isinstance(fields, dict):
+        fields = {"body": fields}
+    message = _("Some fields are not valid.") if fields else str(exc.detail)
+    headers = {"WWW-Authenticate": exc.auth_header} if getattr(exc, "auth_header", None) else {}
+    if wait := getattr(exc, "wait", None):
+        headers["Retry-After"] = str(int(wait) + 1)
+    body = envelope(code=code, message=message, fields=fields, request_id=request_id)
+    return Response(body, status=exc.status_code, headers=headers)
+
+
+def json_error(request: HttpRequest, *, code: str, message: str, status: int) -> JsonResponse:
+    """The same envelope outside of API views (404 of an unknown path, 500 of a middleware)."""
+    request_id = getattr(request, "request_id", "")
+    return JsonResponse(envelope(code=code, message=message, request_id=request_id), status=status)

@@ -1,0 +1,17 @@
+"""Rows about the running processes themselves."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Heartbeat(models.Model):
+    """The last time that a process did real work, not merely lived. See pilot/health.py."""
+
+    name = models.CharField(max_length=120, primary_key=True)
+    kind = models.CharField(max_length=20)
+    progressed_at = models.DateTimeField()
+    detail = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,29 @@
+"""Gives every request an id that comes back in the answer and stands in every log line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import structlog
+from django.http import HttpRequest, HttpResponse
+
+from pilot.ids import new_id
+
+ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestIdMiddleware:
+    """Takes the client's X-Request-Id when it is harmless, else makes one; sets `request.request_id`."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-Id", "")
+        request_id = given if ACCEPTABLE.fullmatch(given) else new_id()
+        request.request_id = request_id  # type: ignore[attr-defined]
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            response = self.get_response(request)
+        response["X-Request-Id"] = request_id
+        return response

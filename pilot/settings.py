@@ -1,0 +1,239 @@
+"""Every setting of Pilot, read top to bottom. Environment variables are read here and nowhere else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.utils.translation import gettext_lazy as _
+
+from pilot import env
+from pilot.database import settings_from_url
+from pilot.logs import logging_settings
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# --- what an operator must decide -------------------------------------------------------------------------
+
+DEBUG = env.boolean("DEBUG", False)
+SECRET_KEY = env.text("SECRET_KEY")
+ENCRYPTION_KEYS = env.words("ENCRYPTION_KEYS")  # Fernet keys, the newest first; old ones still decrypt
+PUBLIC_URL = env.url(
+    "PUBLIC_URL", "http://127.0.0.1:8000", schemes=("http", "https")
+)  # providers post receipts here
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", urlsplit(PUBLIC_URL).hostname or "")
+DATABASE_URL = env.url("DATABASE_URL", schemes=("postgres", "postgresql"))
+REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "sentinel", "unix"))
+DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "pilot@localhost")
+EMAIL_URL = env.url("EMAIL_URL", "", schemes=("smtp", "smtps"))
+LOG_FORMAT = env.text("LOG_FORMAT", "console")
+LOG_LEVEL = env.text("LOG_LEVEL", "INFO")
+
+# --- the provider -----------------------------------------------------------------------------------------
+
+EVOLUTION_URL = env.url("EVOLUTION_URL", "", schemes=("http", "https"))
+EVOLUTION_API_KEY = env.text("EVOLUTION_API_KEY", "")
+EVOLUTION_INSTANCE_NAME = env.text("EVOLUTION_INSTANCE_NAME", "")  # last resort of the instance selection
+
+# --- sending ----------------------------------------------------------------------------------------------
+
+DEADLINES = {
+    "otp": timedelta(seconds=env.integer("DEADLINE_OTP_SECONDS", 120, least=1)),
+    "utility": timedelta(seconds=env.integer("DEADLINE_UTILITY_SECONDS", 3600, least=1)),
+    "marketing": timedelta(seconds=env.integer("DEADLINE_MARKETING_SECONDS", 4 * 3600, least=1)),
+    "session": timedelta(seconds=env.integer("DEADLINE_SESSION_SECONDS", 24 * 3600, least=1)),
+}
+SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=300)
+# Longer than typing and the longest provider call together, so that a lease never ends under a live send.
+LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
+SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 200, least=1)  # per worker process
+QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
+QUEUES_PER_WORKER = env.integer("QUEUES_PER_WORKER", 1000, least=1)  # above it instances share hashed queues
+
+# --- storage ----------------------------------------------------------------------------------------------
+
+DATABASES = {
+    "default": settings_from_url(
+        DATABASE_URL,
+        pool_size=env.integer("DATABASE_POOL_SIZE", 20, least=1),
+        statement_timeout_ms=env.integer("DATABASE_STATEMENT_TIMEOUT_MS", 30_000),
+    )
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        # redis-py 8 times out idle sockets after 5 s unless told not to.
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": "pilot"},
+    }
+}
+
+# --- Django -----------------------------------------------------------------------------------------------
+
+ROOT_URLCONF = "pilot.urls"
+ASGI_APPLICATION = "pilot.asgi.application"
+APPEND_SLASH = False  # a redirected POST loses its body
+AUTH_USER_MODEL = "accounts.User"
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.sessions",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "axes",
+    "django_htmx",
+    "django_prometheus",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "rest_framework",
+    "pilot",
+    "accounts",
+    "billing",
+    "instances",
+    "messaging",
+    "webhooks",
+]
+MIDDLEWARE = [
+    "pilot.requests.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# --- who may come in --------------------------------------------------------------------------------------
+
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+ACCOUNT_ADAPTER = "accounts.adapter.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_VERIFICATION = "none"  # accounts are made by an owner or by staff, never by sign-up
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+AXES_VERBOSE = False
+AXES_FAILURE_LIMIT = env.integer("LOGIN_FAILURE_LIMIT", 10, least=1)
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_USERNAME_FORM_FIELD = "login"
+
+# --- HTTP -------------------------------------------------------------------------------------------------
+
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+SECURE_HSTS_SECONDS = env.integer("HSTS_SECONDS", 0)
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.api.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["accounts.api.authentication.HasScope"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "pilot.errors.api_exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "DATETIME_FORMAT": "%Y-%m-%dT%H:%M:%S.%fZ",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Pilot API",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/",
+}
+
+# --- language and time ------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = env.text("LANGUAGE_CODE", "pt-br")
+LANGUAGES = [("pt-br", _("Brazilian Portuguese")), ("en", _("English"))]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+# --- Celery: carries wake-ups only, see ARCHITECTURE.md ----------------------------------------------------
+
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_DEFAULT_QUEUE = "control"
+CELERY_TASK_CREATE_MISSING_QUEUES = True  # one queue per instance
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_ETA_TASK_LIMIT = 1000
+# A killed task would be a half-sent message; the row lease already covers a worker that vanishes.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_VISIBILITY_TIMEOUT = 900
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 900,
+    "priority_steps": [0],  # the cost of a wake-up grows with queues x priorities
+    "socket_keepalive": True,
+    "socket_timeout": 30,
+    "socket_connect_timeout": 5,
+    "health_check_interval": 25,
+    "global_keyprefix": "pilot:",
+}
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULER = "pilot.beat:LeaderScheduler"
+
+LOGGING = logging_settings(level=LOG_LEVEL, json=LOG_FORMAT == "json")
+
+if EMAIL_URL:
+    _mail = urlsplit(EMAIL_URL)
+    EMAIL_HOST, EMAIL_PORT = _mail.hostname, _mail.port or 587
+    EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail.username or "", _mail.password or ""
+    EMAIL_USE_TLS = _mail.scheme == "smtps"
+else:
+    EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"

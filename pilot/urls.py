@@ -1,0 +1,8 @@
+"""Every URL of Pilot: includes, and nothing else."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+]
