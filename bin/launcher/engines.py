@@ -215,7 +215,7 @@ class Engine:
 class Postgres(Engine):
     """A PostgreSQL server with one superuser and one database, both named pilot.
 
-    `fsync=False` gives up safety against power loss for speed: tests only.
+    `fsync=False` is for tests: faster, but a crash may lose the last commits.
     """
 
     name = "PostgreSQL"

@@ -147,7 +147,8 @@ class Process:
         return False
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start it, or start it again; one that still runs is killed first."""
+        self.kill()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._popen = subprocess.Popen(

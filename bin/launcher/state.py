@@ -39,8 +39,8 @@ class State:
         self.root = root
         self.logs = root / "logs"
         root.mkdir(parents=True, exist_ok=True)
-        if os.geteuid() == 0:
-            root.chmod(0o711)  # the database servers' account must get through, whatever the umask
+        # Root's database servers run under another account, which must get through.
+        root.chmod(0o711 if os.geteuid() == 0 else 0o700)
         self.ports = PortBook(root / "ports.json")
 
     @classmethod

@@ -85,9 +85,12 @@ class Run:
             env = product.environment(addresses, self._secrets)
             self._migrate(env)
             self._start_processes(addresses, env)
-            self._demonstrate(addresses, env)
-            self._console.say(f"    Ready in   {time.monotonic() - began:.0f} s")
-            return 0 if self._options.once else self._stay()
+            account = demo.prepare(self._state, env, supervisor=self._supervisor, console=self._console)
+            if self._options.once:
+                self._deliver(addresses, account)
+                self._console.say(f"  Everything works ({time.monotonic() - began:.0f} s in all); stopping.")
+                return 0
+            return self._stay(addresses, account)
         finally:
             self._supervisor.stop()
 
@@ -127,16 +130,17 @@ class Run:
         )
         self._console.step("processes", f"{', '.join(logs)} make progress ({seconds:.1f} s)")
 
-    def _demonstrate(self, addresses: Addresses, env: Mapping[str, str]) -> None:
-        account = demo.prepare(self._state, env, supervisor=self._supervisor, console=self._console)
-        courier = demo.Courier(
-            addresses.web_port, account, supervisor=self._supervisor, console=self._console
-        )
-        seconds = courier.deliver()
-        self._console.say(f"  Read after {seconds:.1f} s.")
-        demo.explain(account, public_url=addresses.public_url, logs=self._state.logs, console=self._console)
+    def _deliver(self, addresses: Addresses, account: demo.Demo) -> None:
+        port = addresses.web_port
+        courier = demo.Courier(port, account, supervisor=self._supervisor, console=self._console)
+        self._console.say(f"  Read after {courier.deliver():.1f} s.")
 
-    def _stay(self) -> int:
+    def _stay(self, addresses: Addresses, account: demo.Demo) -> int:
+        try:
+            self._deliver(addresses, account)
+        except LauncherError as error:
+            self._console.fail(str(error))  # the dashboard is where to look next, so it stays up
+        demo.explain(account, public_url=addresses.public_url, logs=self._state.logs, console=self._console)
         self._console.say("\n  Ctrl-C stops everything; the data stays for the next bin/run.")
         try:
             while True:

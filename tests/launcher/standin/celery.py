@@ -1,0 +1,7 @@
+"""Stands in for `python -m celery -A pilot worker` and `... beat`."""
+
+import sys
+
+import standin
+
+standin.run_as(sys.argv[3])
