@@ -1,0 +1,23 @@
+"""The providers Pilot can send through: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+from instances.providers.base import Provider
+from instances.providers.evolution import Evolution
+
+if TYPE_CHECKING:
+    from instances.models import Instance
+
+PROVIDERS: Mapping[str, Provider] = {
+    Evolution.name: Evolution(send_timeout=settings.SEND_TIMEOUT_SECONDS),
+}
+
+
+def provider_for(instance: Instance) -> Provider:
+    """The adapter that speaks for `instance`. KeyError for a provider that no longer exists."""
+    return PROVIDERS[instance.provider]

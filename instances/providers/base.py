@@ -118,7 +118,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: `body` is the parsed JSON, or None when there was none."""
+    """An HTTP answer: `body` is the parsed JSON, or None when there was none. Header names are in lower case."""
 
     status: int
     body: Any
@@ -223,8 +223,12 @@ class Provider(Protocol):
 
     name: str
     supports: frozenset[str]  # of "typing", "find", "pairing", "restart"
+    hook_events: Sequence[str]  # what to subscribe a webhook to, in the provider's words
 
     def send(self, account: Account, message: OutboundMessage) -> Call[Receipt]: ...
+
+    def wire_text(self, account: Account, message: OutboundMessage) -> str:
+        """The text that `StatusEvent.text` of this message would have."""
 
     def typing(self, account: Account, message: OutboundMessage, *, milliseconds: int) -> Call[None]: ...
 
@@ -243,6 +247,8 @@ class Provider(Protocol):
     def delete(self, account: Account) -> Call[None]: ...
 
     def state(self, account: Account) -> Call[str]: ...
+
+    def presence(self, account: Account) -> Call[None]: ...
 
     def set_hook(self, account: Account, hook: HookConfig | None) -> Call[None]: ...
 
