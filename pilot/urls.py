@@ -1,8 +1,37 @@
 """Every URL of Pilot: includes, and nothing else."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+import accounts.dashboard
+import instances.api.urls
+import instances.dashboard
+import messaging.api.urls
+import messaging.dashboard
+from pilot import errors
+
+dashboard = [
+    *accounts.dashboard.urlpatterns,
+    *instances.dashboard.urlpatterns,
+    *messaging.dashboard.urlpatterns,
+]
+
+api = [
+    *instances.api.urls.urlpatterns,
+    *messaging.api.urls.urlpatterns,
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("docs", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
+    re_path(r"", errors.unknown_path),
+]
 
 urlpatterns = [
+    path("api/", include((api, "api"))),
+    path("", include((dashboard, "dashboard"))),
+    path("accounts/", include("allauth.urls")),
+    path("language/", include("django.conf.urls.i18n")),
     path("admin/", admin.site.urls),
 ]
+
+handler400 = errors.bad_request
+handler500 = errors.server_error

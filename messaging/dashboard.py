@@ -1,0 +1,140 @@
+"""The dashboard's pages about messages: today's figures, the list, and one message with its timeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from accounts.models import Environment, Tenant
+from accounts.tenancy import MemberRequest, member_view
+from instances.models import Instance, InstanceStatus
+from messaging.forms import MessageFilter, midnight
+from messaging.models import Message, MessageEvent, Status
+from messaging.status import FINAL, WAITING
+from messaging.timeline import steps
+from pilot.live import Live
+
+PAGE = 50
+SHOWN = (
+    "to",
+    "status",
+    "category",
+    "environment",
+    "created_at",
+    "failure_code",
+    "instance__name",
+    "template_version__number",
+    "template_version__template__name",
+)
+
+
+@require_safe
+@member_view()
+def home(request: MemberRequest) -> HttpResponse:
+    """Today's figures in numbers, and the instances that need someone."""
+    context = {"today": today(request.tenant), "troubled": _troubled(request.tenant)}
+    return render(request, "dashboard/home.html", context)
+
+
+def today(tenant: Tenant) -> dict[str, int]:
+    """What became of the live messages accepted since midnight, and how many wait now."""
+    mine = Message.objects.filter(tenant=tenant, environment=Environment.LIVE)
+    figures = mine.filter(created_at__gte=midnight(timezone.localdate())).aggregate(
+        accepted=Count("id"),
+        delivered=Count("id", Q(status__in=[Status.DELIVERED, Status.READ, Status.PLAYED])),
+        failed=Count("id", Q(status=Status.FAILED)),
+    )
+    return figures | {"waiting": mine.filter(status__in=WAITING).count()}
+
+
+@require_safe
+@vary_on_headers("HX-Request")
+@member_view()
+def message_list(request: MemberRequest) -> HttpResponse:
+    """The tenant's messages, newest first; only the rows when htmx asks to narrow them."""
+    narrowing = MessageFilter(request.GET, tenant=request.tenant, now=timezone.now())
+    above = Message.objects.filter(tenant=request.tenant, id=request.GET.get("before", "")).first()
+    rows = list(_page(narrowing.messages(), above=above))
+    context = {
+        "filter": narrowing,
+        "rows": rows[:PAGE],
+        "older": _link(request, before=rows[PAGE - 1].id) if len(rows) > PAGE else "",
+        "newest": _link(request) if request.GET.get("before") else "",
+    }
+    part = request.headers.get("HX-Target") == "messages"
+    return render(request, "dashboard/_messages.html" if part else "dashboard/messages.html", context)
+
+
+@require_safe
+@member_view()
+def message_detail(request: MemberRequest, message_id: str) -> HttpResponse:
+    """One message: what it says, what became of it, and why it still waits."""
+    message = _message(request, message_id)
+    fragment = _progress(message).render(request, _context(message))
+    return render(request, "dashboard/message.html", {"message": message, "progress": fragment})
+
+
+@require_safe
+@member_view()
+def message_progress(request: MemberRequest, message_id: str) -> HttpResponse:
+    """The part of a message's page that changes."""
+    message = _message(request, message_id)
+    return _progress(message).answer(request, _context(message))
+
+
+def _page(rows: QuerySet[Message], *, above: Message | None) -> QuerySet[Message]:
+    """The rows after `above`, one more than a page holds, which tells that there is a next page."""
+    rows = rows.select_related("instance", "template_version__template").only(*SHOWN)
+    if above:
+        same_moment = Q(created_at=above.created_at, id__lt=above.id)
+        rows = rows.filter(Q(created_at__lt=above.created_at) | same_moment, created_at__lte=above.created_at)
+    return rows.order_by("-created_at", "-id")[: PAGE + 1]
+
+
+def _link(request: MemberRequest, **changes: str) -> str:
+    """The list's address with `changes`, back at its first page unless they name another."""
+    query = request.GET.copy()
+    query.pop("before", None)
+    for name, value in changes.items():
+        query[name] = value
+    return f"{reverse('dashboard:messages')}?{query.urlencode()}"
+
+
+def _troubled(tenant: Tenant) -> QuerySet[Instance]:
+    fine = Q(status=InstanceStatus.OPEN, paused=False) | Q(status=InstanceStatus.REMOVED)
+    return Instance.objects.filter(~fine, tenant=tenant).order_by("name").defer("credentials", "hook_token")
+
+
+def _message(request: MemberRequest, message_id: str) -> Message:
+    mine = Message.objects.filter(tenant=request.tenant).defer(
+        "instance__credentials", "instance__hook_token"
+    )
+    return get_object_or_404(
+        mine.select_related("project", "instance", "template_version__template"), id=message_id
+    )
+
+
+def _progress(message: Message) -> Live:
+    url = reverse("dashboard:message_progress", args=[message.id])
+    every = 0 if message.status in FINAL else 2
+    return Live(name="progress", template="dashboard/_progress.html", url=url, every=every)
+
+
+def _context(message: Message) -> dict[str, Any]:
+    events = MessageEvent.objects.filter(message=message).order_by("at", "id")
+    return {"message": message, "steps": steps(events, since=message.created_at)}
+
+
+urlpatterns = [
+    path("", home, name="home"),
+    path("messages", message_list, name="messages"),
+    path("messages/<str:message_id>", message_detail, name="message"),
+    path("messages/<str:message_id>/progress", message_progress, name="message_progress"),
+]

@@ -1,0 +1,113 @@
+"""What the dashboard's list of messages is narrowed to."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from django import forms
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Environment, Tenant
+from instances.models import Instance
+from messaging.models import Message, Status, Template
+
+# A part of a number has no index of its own: such a search looks back this far unless a first day is given.
+LOOKS_BACK = timedelta(days=30)
+FURTHER = ("template", "instance", "since", "until")
+DIGITS = re.compile(r"[\d\s().+-]{4,}")
+
+
+class MessageFilter(forms.Form):
+    """A filter that is not valid narrows nothing, and says so beside its field."""
+
+    environment = forms.ChoiceField(choices=Environment.choices, required=False)
+    q = forms.CharField(label=_("Number or id"), required=False, max_length=128)
+    status = forms.ChoiceField(label=_("Status"), required=False)
+    template = forms.ModelChoiceField(Template.objects.none(), label=_("Template"), required=False)
+    instance = forms.ModelChoiceField(Instance.objects.none(), label=_("Instance"), required=False)
+    since = forms.DateField(label=_("From day"), required=False)
+    until = forms.DateField(label=_("To day"), required=False)
+
+    def __init__(self, data: Any, *, tenant: Tenant, now: datetime) -> None:
+        super().__init__(data, use_required_attribute=False)
+        self.tenant = tenant
+        self.now = now
+        self._offer("status", choices=[("", _("Any status")), *Status.choices])
+        self._offer("template", queryset=_named(Template, tenant), empty_label=_("Any template"))
+        self._offer("instance", queryset=_named(Instance, tenant), empty_label=_("Any instance"))
+        for name in ("since", "until"):
+            self.fields[name].widget = forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d")
+        self.is_valid()
+
+    @property
+    def side(self) -> str:
+        """The environment that is shown."""
+        return self.cleaned_data.get("environment") or Environment.LIVE
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether anything but the environment was asked for."""
+        return any(value for name, value in self.cleaned_data.items() if name != "environment")
+
+    @property
+    def further(self) -> list[forms.BoundField]:
+        """The fields that the page folds away."""
+        return [self[name] for name in FURTHER]
+
+    @property
+    def narrowed_further(self) -> bool:
+        """Whether one of the folded fields is in use, or wrong."""
+        return any(self.cleaned_data.get(name) or name in self.errors for name in FURTHER)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the search was limited to the recent past."""
+        return bool(self._digits) and not self.cleaned_data.get("since")
+
+    def messages(self) -> QuerySet[Message]:
+        """The tenant's messages that match."""
+        given = {name: value for name, value in self.cleaned_data.items() if value}
+        rows = Message.objects.filter(tenant=self.tenant, environment=self.side)
+        if "status" in given:
+            rows = rows.filter(status=given["status"])
+        if "template" in given:
+            rows = rows.filter(template_version__template=given["template"])
+        if "instance" in given:
+            rows = rows.filter(instance=given["instance"])
+        if "since" in given:
+            rows = rows.filter(created_at__gte=midnight(given["since"]))
+        if "until" in given:
+            rows = rows.filter(created_at__lt=midnight(given["until"] + timedelta(days=1)))
+        return self._search(rows, given.get("q", ""))
+
+    @property
+    def _digits(self) -> str:
+        """The digits of what looks like a part of a telephone number."""
+        q = self.cleaned_data.get("q", "")
+        return re.sub(r"\D", "", q) if DIGITS.fullmatch(q) else ""
+
+    def _search(self, rows: QuerySet[Message], q: str) -> QuerySet[Message]:
+        if not q:
+            return rows
+        if not self._digits:
+            return rows.filter(Q(id=q) | Q(provider_message_id=q))
+        if self.looks_back:
+            rows = rows.filter(created_at__gte=self.now - LOOKS_BACK)
+        return rows.filter(to__contains=self._digits)
+
+    def _offer(self, name: str, **attributes: Any) -> None:
+        for attribute, value in attributes.items():
+            setattr(self.fields[name], attribute, value)
+
+
+def midnight(day: date) -> datetime:
+    """When `day` begins in the current time zone."""
+    return timezone.make_aware(datetime.combine(day, time.min))
+
+
+def _named(model: Any, tenant: Tenant) -> QuerySet[Any]:
+    return model.objects.filter(tenant=tenant).only("name").order_by("name")
