@@ -252,6 +252,11 @@ class MessageEvent(EventRow):
     class Meta:
         verbose_name = _("message event")
         verbose_name_plural = _("message events")
+        constraints = [
+            models.UniqueConstraint(  # readers of the stream that find a hole
+                "position", name="message_event_position", condition=models.Q(position__isnull=False)
+            )
+        ]
         indexes = [
             models.Index("message", "id", name="message_event_timeline"),
             models.Index(  # the relay

@@ -15,3 +15,13 @@ class Heartbeat(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class StreamPlace(models.Model):
+    """How far a reader (or the relay that numbers events) has got. In the database, because streams may vanish."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    position = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.position}"

@@ -1,12 +1,30 @@
-"""The event row: history and outbox at once. What happened is written with the change itself, announced later."""
+"""The event row: history and outbox at once. What happened is written with the change itself, announced later.
+
+The relay numbers events in the order in which it announces them and adds them to a stream. An entry is a hint with
+the data attached: a reader keeps the position it has reached in the database, and reads the rows after it when the
+stream has a hole or is gone. Announcing twice is harmless, because the position is part of the entry.
+"""
 
 from __future__ import annotations
 
-from django.db import models
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from django.db import connection, models, transaction
+from redis import Redis
+
+from pilot.models import StreamPlace
+
+BATCH = 500
+# An emergency fence, far above any backlog; readers that fall behind it read rows.
+LONGEST_STREAM = 1_000_000
+
+Row = TypeVar("Row", bound="EventRow")
 
 
 class EventRow(models.Model):
-    """One fact about one subject. `position` numbers events in the order the relay announced them."""
+    """One fact about one subject. `position` is its number in the order of announcement."""
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=32)
@@ -16,3 +34,50 @@ class EventRow(models.Model):
 
     class Meta:
         abstract = True
+
+
+def number(model: type[EventRow]) -> int:
+    """Gives the next positions to at most 500 events that have none. Returns how many. One relay at a time."""
+    table = connection.ops.quote_name(model._meta.db_table)
+    with transaction.atomic(), connection.cursor() as cursor:
+        place = _place(f"{model._meta.label_lower}.numbered")
+        cursor.execute(
+            f"UPDATE {table} e SET position = %s + fresh.rank FROM ("
+            f"  SELECT id, row_number() OVER (ORDER BY id) AS rank FROM ("
+            f"    SELECT id FROM {table} WHERE position IS NULL AND applied ORDER BY id LIMIT %s) AS oldest"
+            f") AS fresh WHERE e.id = fresh.id",
+            [place.position, BATCH],
+        )
+        numbered = cursor.rowcount
+        StreamPlace.objects.filter(pk=place.pk).update(position=place.position + numbered)
+    return numbered
+
+
+def announce(
+    events: models.QuerySet[Row],
+    *,
+    stream: str,
+    redis: Redis,
+    encode: Callable[[Sequence[Row]], Sequence[Mapping[str, Any]]],
+) -> int:
+    """Adds at most 500 numbered events to `stream`, in order, and remembers how far it got. Returns how many.
+
+    Raises redis.RedisError and changes nothing when Redis is away.
+    """
+    name = f"{events.model._meta.label_lower}.announced"
+    place, _created = StreamPlace.objects.get_or_create(pk=name)
+    batch = list(events.filter(position__gt=place.position).order_by("position")[:BATCH])
+    if not batch:
+        return 0
+    pipeline = redis.pipeline(transaction=False)
+    for payload in encode(batch):
+        fields: dict[Any, Any] = {"payload": json.dumps(payload)}
+        pipeline.xadd(stream, fields, maxlen=LONGEST_STREAM, approximate=True)
+    pipeline.execute()
+    StreamPlace.objects.filter(pk=name).update(position=batch[-1].position)
+    return len(batch)
+
+
+def _place(name: str) -> StreamPlace:
+    StreamPlace.objects.get_or_create(pk=name)
+    return StreamPlace.objects.select_for_update().get(pk=name)

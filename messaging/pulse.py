@@ -1,0 +1,60 @@
+"""The pulse: every second, what became due is made ready, and instances that are free and have work are woken.
+
+It is what makes a lost wake-up cost a second and nothing else. Safe to run twice at once: one of the two returns.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import connection, transaction
+
+from messaging.dispatching import shared_dispatcher
+from pilot.celery import wake_all
+
+PROMOTED_AT_ONCE = 500
+WOKEN_AT_ONCE = 500
+LOCK = 0x50494C01  # an advisory lock of this application; see pilot/beat.py for the other one
+
+_PROMOTE = """
+UPDATE messaging_message SET next_attempt_at = NULL WHERE id IN (
+    SELECT id FROM messaging_message
+    WHERE status = 'queued' AND next_attempt_at IS NOT NULL AND next_attempt_at <= %s
+    ORDER BY next_attempt_at LIMIT %s FOR UPDATE SKIP LOCKED)
+"""
+
+# Instances are filtered first; the lateral probe cannot be turned into a join over everything that is queued.
+_DUE = """
+SELECT lane.instance_id FROM instances_lane lane
+JOIN instances_instance i ON i.id = lane.instance_id
+CROSS JOIN LATERAL (
+    SELECT 1 FROM messaging_message m
+    WHERE m.instance_id = lane.instance_id AND m.status = 'queued' AND m.next_attempt_at IS NULL LIMIT 1
+) AS work
+WHERE i.status = 'open' AND NOT i.paused AND lane.in_flight < i.concurrency AND lane.next_send_at <= %s
+ORDER BY lane.next_send_at LIMIT %s
+"""
+
+
+def beat(*, now: datetime) -> int:
+    """One pulse. Returns how many instances were woken."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
+        if not cursor.fetchone()[0]:
+            return 0
+        promote(now=now)
+        cursor.execute(_DUE, [now, WOKEN_AT_ONCE])
+        due = [row[0] for row in cursor.fetchall()]
+    return wake_all(due)
+
+
+def promote(*, now: datetime) -> int:
+    """Makes messages ready whose `next_attempt_at` has come: at most 500, the longest due first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PROMOTE, [now, PROMOTED_AT_ONCE])
+        return cursor.rowcount
+
+
+def drain(instance_id: int) -> None:
+    """Hands a wake-up to this process's dispatcher, which may find that somebody else was faster."""
+    shared_dispatcher().wake(instance_id)

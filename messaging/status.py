@@ -1,0 +1,255 @@
+"""The message's states, who may become what, and `move()`: the only writer of `Message.status`.
+
+    queued ──► sending ──► submitted ──► sent ──► delivered ──► read ──► played
+      ▲           │            │           │          a receipt may skip states, and may overtake the answer to
+      ├── retry ──┤            └───────────┴──► failed          the send; a failed message may still be delivered:
+      │           ├──► unconfirmed ──► any of the above         late proof beats a guess
+      └───────────┘        (the answer was lost: looked up, or decided by policy)
+
+A change is a compare-and-set under a row lock, and its MessageEvent is written in the same transaction. News that
+comes too late to change anything is kept as an event with `applied = False`; an exact repetition is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection, transaction
+from psycopg.types.json import Jsonb
+
+from messaging.models import Status
+
+PROOF = (Status.SUBMITTED, Status.SENT, Status.DELIVERED, Status.READ, Status.PLAYED)
+
+# From `queued` to a proof: an earlier attempt was taken for lost and turns out to have gone through. Not sending
+# again is then the only right answer.
+TABLE: Mapping[str, frozenset[str]] = {
+    Status.QUEUED: frozenset({Status.SENDING, Status.CANCELLED, Status.FAILED, *PROOF}),
+    Status.SENDING: frozenset({*PROOF, Status.QUEUED, Status.FAILED, Status.UNCONFIRMED}),
+    Status.UNCONFIRMED: frozenset({*PROOF, Status.QUEUED, Status.FAILED}),
+    Status.SUBMITTED: frozenset({Status.SENT, Status.DELIVERED, Status.READ, Status.PLAYED, Status.FAILED}),
+    Status.SENT: frozenset({Status.DELIVERED, Status.READ, Status.PLAYED, Status.FAILED}),
+    Status.DELIVERED: frozenset({Status.READ, Status.PLAYED}),
+    Status.READ: frozenset({Status.PLAYED}),
+    Status.FAILED: frozenset({Status.DELIVERED, Status.READ, Status.PLAYED}),
+    Status.PLAYED: frozenset(),
+    Status.CANCELLED: frozenset(),
+}
+FINAL = frozenset({Status.DELIVERED, Status.READ, Status.PLAYED, Status.FAILED, Status.CANCELLED})
+WAITING = frozenset({Status.QUEUED, Status.SENDING, Status.UNCONFIRMED})
+
+# Reaching a state fills in the times of those it implies.
+REACHED_AT: Mapping[str, tuple[str, ...]] = {
+    status: tuple(f"{earlier}_at" for earlier in PROOF[: rank + 1]) for rank, status in enumerate(PROOF)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One piece of news about one message.
+
+    `lease_token` names the lease under which it was learned: when it is still the row's, the lease ends here,
+    whatever becomes of the status. `new_lease` is given by a claim. `refund_attempt` says that the attempt cost
+    nothing. `detail` goes into the timeline.
+    """
+
+    message_id: str
+    to: str
+    at: datetime
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    lease_token: UUID | None = None
+    new_lease: UUID | None = None
+    lease_until: datetime | None = None
+    next_attempt_at: datetime | None = None
+    refund_attempt: bool = False
+    failure_code: str = ""
+    failure_detail: str = ""
+    provider_message_id: str = ""
+    recipient_id: str = ""
+
+
+class Moved(NamedTuple):
+    """What a batch of moves did: the ids of messages that changed, and the leases that ended."""
+
+    changed: frozenset[str]
+    released: frozenset[UUID]
+
+
+def move(*moves: Move) -> Moved:
+    """Applies `moves` in the given order, in one transaction. Locks rows by id, so that batches cannot deadlock.
+
+    Raises nothing for late or repeated news. IntegrityError when two messages claim one provider id.
+    """
+    if not moves:
+        return Moved(frozenset(), frozenset())
+    with transaction.atomic():
+        rows = _lock(moves)
+        known = [(rows[move.message_id], move) for move in moves if move.message_id in rows]
+        news = [(row, move, _take_in(row, move)) for row, move in known]
+        _write([row for row in rows.values() if row.dirty])
+        _record(_events(news))
+    changed = frozenset(move.message_id for _row, move, applied in news if applied)
+    return Moved(changed, frozenset(token for row in rows.values() for token in row.released))
+
+
+@dataclass(slots=True)
+class _Row:
+    """The columns that a move may change, as they are under the lock."""
+
+    id: str
+    tenant_id: int
+    status: str
+    attempts: int
+    attempted_at: datetime | None
+    next_attempt_at: datetime | None
+    held_by: str
+    lease_token: UUID | None
+    lease_until: datetime | None
+    provider_message_id: str | None
+    recipient_id: str
+    failure_code: str
+    failure_detail: str
+    submitted_at: datetime | None
+    sent_at: datetime | None
+    delivered_at: datetime | None
+    read_at: datetime | None
+    played_at: datetime | None
+    failed_at: datetime | None
+    cancelled_at: datetime | None
+    dirty: bool = False
+    released: list[UUID] = field(default_factory=list)
+
+
+_TYPES = {
+    "status": "text",
+    "attempts": "smallint",
+    "held_by": "text",
+    "lease_token": "uuid",
+    "provider_message_id": "text",
+    "recipient_id": "text",
+    "failure_code": "text",
+    "failure_detail": "text",
+}
+_READ = [column.name for column in fields(_Row) if column.name not in {"dirty", "released"}]
+_WRITTEN = [name for name in _READ if name not in {"id", "tenant_id"}]
+
+_LOCK = f"SELECT {', '.join(_READ)} FROM messaging_message WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+_UPDATE = f"""
+UPDATE messaging_message m SET {", ".join(f"{name} = new.{name}" for name in _WRITTEN)}
+FROM unnest(%s::text[], {", ".join(f"%s::{_TYPES.get(name, 'timestamptz')}[]" for name in _WRITTEN)})
+     AS new (id, {", ".join(_WRITTEN)})
+WHERE m.id = new.id
+"""
+_INSERT = """
+INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
+SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::jsonb[], %s::timestamptz[], %s::boolean[])
+"""
+
+
+def _lock(moves: Sequence[Move]) -> dict[str, _Row]:
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK, [list({move.message_id for move in moves})])
+        return {row[0]: _Row(*row) for row in cursor.fetchall()}
+
+
+def _take_in(row: _Row, move: Move) -> bool:
+    """Changes `row` by `move`. True when the status changed."""
+    stale = move.lease_token is not None and move.lease_token != row.lease_token
+    if move.lease_token is not None and not stale:
+        _release(row)
+    _learn_ids(row, move)
+    if move.to not in TABLE[row.status] or (stale and _overruled(row, move)):
+        return False
+    row.status, row.dirty = move.to, True
+    row.next_attempt_at, row.held_by = move.next_attempt_at, ""
+    _note_attempt(row, move)
+    _note_times(row, move)
+    return True
+
+
+def _overruled(row: _Row, move: Move) -> bool:
+    """A worker that lost its lease may not undo what was decided since: proof counts, "try again" does not."""
+    return row.status == Status.SENDING and move.to not in PROOF
+
+
+def _release(row: _Row) -> None:
+    assert row.lease_token is not None
+    row.released.append(row.lease_token)
+    row.lease_token, row.lease_until, row.dirty = None, None, True
+
+
+def _learn_ids(row: _Row, move: Move) -> None:
+    if move.provider_message_id and not row.provider_message_id:
+        row.provider_message_id, row.dirty = move.provider_message_id, True
+    if move.recipient_id and move.recipient_id != row.recipient_id:
+        row.recipient_id, row.dirty = move.recipient_id, True
+
+
+def _note_attempt(row: _Row, move: Move) -> None:
+    if move.to == Status.SENDING:
+        row.attempts += 1
+        row.attempted_at = move.at
+        row.lease_token, row.lease_until = move.new_lease, move.lease_until
+    elif move.refund_attempt:
+        row.attempts -= 1
+
+
+def _note_times(row: _Row, move: Move) -> None:
+    for column in REACHED_AT.get(move.to, ()):
+        if getattr(row, column) is None:
+            setattr(row, column, move.at)
+    if move.to == Status.CANCELLED:
+        row.cancelled_at = move.at
+    row.failed_at = move.at if move.to == Status.FAILED else None
+    row.failure_code, row.failure_detail = move.failure_code, move.failure_detail[:500]
+
+
+def _write(rows: Sequence[_Row]) -> None:
+    if not rows:
+        return
+    columns = [[getattr(row, name) for row in rows] for name in ("id", *_WRITTEN)]
+    with connection.cursor() as cursor:
+        cursor.execute(_UPDATE, columns)
+
+
+class _Event(NamedTuple):
+    message_id: str
+    tenant_id: int
+    kind: str
+    detail: Jsonb
+    at: datetime
+    applied: bool
+
+
+def _events(news: Iterable[tuple[_Row, Move, bool]]) -> list[_Event]:
+    news = list(news)
+    late = [(row.id, move.to) for row, move, applied in news if not applied]
+    recorded = _recorded({message_id for message_id, _kind in late}) if late else set()
+    events = []
+    for row, move, applied in news:
+        if not applied and (row.id, move.to) in recorded:
+            continue
+        recorded.add((row.id, move.to))
+        detail = dict(move.detail) | ({"attempt": row.attempts} if move.to == Status.SENDING else {})
+        events.append(_Event(row.id, row.tenant_id, move.to, Jsonb(detail), move.at, applied))
+    return events
+
+
+def _recorded(message_ids: set[str]) -> set[tuple[str, str]]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT message_id, kind FROM messaging_messageevent WHERE message_id = ANY(%s)",
+            [list(message_ids)],
+        )
+        return set(cursor.fetchall())
+
+
+def _record(events: Sequence[_Event]) -> None:
+    if not events:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, [list(column) for column in zip(*events, strict=True)])

@@ -1,0 +1,34 @@
+"""Celery's doors into messaging: load, one call, answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import shared_task
+from django.utils import timezone
+
+from messaging import pulse, reconciling
+
+
+@shared_task(name="messaging.drain_instance")
+def drain_instance(*, instance_id: int, **_kwargs: Any) -> None:
+    """A wake-up token: this instance may have due work."""
+    pulse.drain(instance_id)
+
+
+@shared_task(name="messaging.pulse")
+def beat(**_kwargs: Any) -> int:
+    """Every second: promotes what became due and wakes the instances that are free. Returns how many it woke."""
+    return pulse.beat(now=timezone.now())
+
+
+@shared_task(name="messaging.reconcile_deadlines")
+def reconcile_deadlines(**_kwargs: Any) -> dict[str, int]:
+    """Every 30 s: expires what is past its deadline and ends leases that ran out. Returns counts."""
+    return reconciling.reconcile_deadlines(now=timezone.now())
+
+
+@shared_task(name="messaging.look_up_unconfirmed")
+def look_up_unconfirmed(**_kwargs: Any) -> dict[str, int]:
+    """Every 5 s: asks providers about messages whose answer was lost. Returns counts."""
+    return reconciling.look_up_unconfirmed(now=timezone.now())

@@ -1,0 +1,149 @@
+"""Celery carries wake-ups, never work: the application, its queues, THE beat table, and how to wake.
+
+Every function here is best effort and never raises: a wake-up that is lost costs a second, because the pulse finds
+what it would have announced.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import structlog
+from celery import Celery
+from celery.signals import celeryd_init
+from django.conf import settings
+from django.db import transaction
+from kombu import Connection, pools
+from kombu.exceptions import KombuError
+from kombu.pools import ProducerPool
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pilot.settings")
+
+log = structlog.get_logger(__name__)
+
+app = Celery("pilot")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.conf.beat_schedule = {
+    # `expires`: what could not be run in time is not made up for.
+    "pulse": {"task": "messaging.pulse", "schedule": 1.0, "options": {"queue": "beat", "expires": 5}},
+    "reconcile-deadlines": {
+        "task": "messaging.reconcile_deadlines",
+        "schedule": 30.0,
+        "options": {"queue": "beat", "expires": 25},
+    },
+    "look-up-unconfirmed": {
+        "task": "messaging.look_up_unconfirmed",
+        "schedule": 5.0,
+        "options": {"queue": "control", "expires": 5},
+    },
+    "recheck-degraded": {
+        "task": "instances.recheck_degraded",
+        "schedule": 30.0,
+        "options": {"queue": "control", "expires": 25},
+    },
+    "keep-hooks": {
+        "task": "instances.keep_hooks",
+        "schedule": 300.0,
+        "options": {"queue": "control", "expires": 250},
+    },
+}
+
+UNREACHABLE = (RedisError, KombuError, OSError)
+DOWN_SECONDS = 2.0  # how long to leave Redis alone after it failed
+_down_until = 0.0
+
+
+def queue_for(instance_id: int) -> str:
+    """The name of an instance's queue."""
+    return f"instance.{instance_id}"
+
+
+def broker_key(queue: str) -> str:
+    """The Redis list that holds a queue's tokens (kombu: key prefix + name, no suffix with one priority step)."""
+    return f"{settings.CELERY_BROKER_TRANSPORT_OPTIONS['global_keyprefix']}{queue}"
+
+
+def wake(instance_id: int) -> None:
+    """Says that an instance has work: at most one token waits in its queue."""
+    wake_all([instance_id])
+
+
+def wake_all(instance_ids: Sequence[int]) -> int:
+    """Wakes many instances; asks for all waiting tokens in one round trip. Returns how many tokens were sent."""
+    if not instance_ids or time.monotonic() < _down_until:
+        return 0
+    try:
+        empty = _without_token(instance_ids)
+        for instance_id in empty:
+            _publish("messaging.drain_instance", queue_for(instance_id), instance_id=instance_id)
+    except UNREACHABLE as error:
+        _note_down(error)
+        return 0
+    return len(empty)
+
+
+def wake_on_commit(instance_id: int) -> None:
+    """Wakes once the running transaction is committed; other hooks of the transaction are not disturbed."""
+    transaction.on_commit(lambda: wake(instance_id), robust=True)
+
+
+def queues_changed() -> None:
+    """Hints to all workers that instances opened or closed. The worker's own round is the truth."""
+    if time.monotonic() < _down_until:
+        return
+    try:
+        with _producers().acquire(block=True, timeout=1) as producer:
+            app.control.broadcast("queues_changed", connection=producer.connection)
+    except UNREACHABLE as error:
+        _note_down(error)
+
+
+@cache
+def redis() -> Redis:
+    """A client for short questions from any process: half a second, and no retries."""
+    return Redis.from_url(
+        settings.REDIS_URL, socket_timeout=0.5, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 0)
+    )
+
+
+def _without_token(instance_ids: Sequence[int]) -> list[int]:
+    pipeline = redis().pipeline(transaction=False)
+    for instance_id in instance_ids:
+        pipeline.llen(broker_key(queue_for(instance_id)))
+    lengths = pipeline.execute()
+    return [key for key, length in zip(instance_ids, lengths, strict=True) if not length]
+
+
+def _publish(task: str, queue: str, **kwargs: Any) -> None:
+    with _producers().acquire(block=True, timeout=1) as producer:
+        app.send_task(task, kwargs=kwargs, queue=queue, producer=producer, retry=False)
+
+
+@cache
+def _producers() -> ProducerPool:
+    """Producers of our own, with short timeouts: Celery's would hold a request for half a minute."""
+    options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | {"socket_timeout": 1, "socket_connect_timeout": 1}
+    return pools.producers[Connection(settings.CELERY_BROKER_URL, transport_options=options)]
+
+
+def _note_down(error: Exception) -> None:
+    global _down_until
+    _down_until = time.monotonic() + DOWN_SECONDS
+    log.warning("wake.failed", error=str(error))
+
+
+@celeryd_init.connect
+def _add_worker_parts(**_kwargs: Any) -> None:
+    """Gives a worker process, and no other, its subscriptions and its dispatcher."""
+    from pilot import worker
+
+    worker.install(app)

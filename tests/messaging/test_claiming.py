@@ -1,0 +1,222 @@
+"""Who is sent next, when, and by whom."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from accounts.models import Project
+from instances.models import Instance, Lane
+from messaging import sending
+from messaging.models import Message, MessageEvent, Status
+from tests.factories import (
+    NOW,
+    make_instance,
+    make_message,
+    make_opt_in,
+    make_project,
+    make_tenant,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def claim_next(instance: Instance, now: Any = NOW) -> str | None:
+    """Claims, and frees the lane again, so that only the order decides."""
+    claims = sending.claim([instance.pk], now=now)
+    Lane.objects.filter(instance=instance).update(in_flight=0, next_send_at=now)
+    return claims[0].message.id if claims else None
+
+
+def test_makes_the_message_sending_under_a_lease(settings: Any) -> None:
+    message = make_message(to="+5511988887777", content={"text": "Oi, Ana", "footer": "Loja"})
+
+    (claim,) = sending.claim([message.instance_id], now=NOW)
+
+    message.refresh_from_db()
+    assert (message.status, message.attempts, message.attempted_at) == (Status.SENDING, 1, NOW)
+    assert message.lease_token == claim.lease_token
+    assert message.lease_until == NOW + settings.LEASE
+    assert (claim.message.to, claim.message.text, claim.message.footer) == (
+        "+5511988887777",
+        "Oi, Ana",
+        "Loja",
+    )
+    assert Lane.objects.get(instance=message.instance_id).in_flight == 1
+
+
+def test_the_lease_outlives_the_longest_call(settings: Any) -> None:
+    longest_typing = timedelta(seconds=5 + 5)
+
+    assert settings.LEASE >= timedelta(seconds=settings.SEND_TIMEOUT_SECONDS) + longest_typing
+
+
+def test_urgent_goes_first_then_the_earliest_deadline_then_age() -> None:
+    instance = make_instance()
+    project = make_project(instance.tenant)
+    relaxed = make_message(project, instance, id="a", deliver_until=NOW + timedelta(hours=2))
+    older = make_message(project, instance, id="b", deliver_until=NOW + timedelta(hours=1))
+    newer = make_message(project, instance, id="c", deliver_until=NOW + timedelta(hours=1))
+    urgent = make_message(project, instance, id="d", deliver_until=NOW + timedelta(hours=3), urgent=True)
+
+    order = [claim_next(instance) for _ in range(5)]
+
+    assert order == [urgent.pk, older.pk, newer.pk, relaxed.pk, None]
+
+
+def test_projects_take_turns_however_long_one_queue_is() -> None:
+    instance = make_instance()
+    busy, quiet = make_project(instance.tenant), make_project(instance.tenant)
+    for _ in range(20):
+        make_message(busy, instance)
+    claim_next(instance)
+    waiting = make_message(quiet, instance, deliver_until=NOW + timedelta(hours=5))
+
+    assert waiting.pk in {claim_next(instance), claim_next(instance)}
+
+
+def test_a_message_of_the_future_waits_until_it_is_promoted() -> None:
+    message = make_message(next_attempt_at=NOW + timedelta(minutes=1))
+
+    assert sending.claim([message.instance_id], now=NOW + timedelta(hours=0, minutes=2)) == []
+
+
+def test_keeps_the_pace_across_claims() -> None:
+    instance = make_instance(pace_least_seconds=30, pace_most_seconds=46, concurrency=5)
+    for _ in range(2):
+        make_message(instance=instance)
+
+    first = sending.claim([instance.pk], now=NOW)
+    gap = Lane.objects.get(instance=instance).next_send_at - NOW
+    too_early = sending.claim([instance.pk], now=NOW + timedelta(seconds=29))
+    in_time = sending.claim([instance.pk], now=NOW + timedelta(seconds=46))
+
+    assert (len(first), len(too_early), len(in_time)) == (1, 0, 1)
+    assert timedelta(seconds=30) <= gap <= timedelta(seconds=46)
+
+
+def test_an_urgent_message_leaves_a_short_gap() -> None:
+    message = make_message(
+        instance=make_instance(pace_least_seconds=30, pace_most_seconds=46, urgent_gap_seconds=2), urgent=True
+    )
+
+    sending.claim([message.instance_id], now=NOW)
+
+    assert Lane.objects.get(instance=message.instance_id).next_send_at == NOW + timedelta(seconds=2)
+
+
+def test_never_has_more_in_flight_than_the_concurrency() -> None:
+    instance = make_instance(concurrency=2)
+    for _ in range(3):
+        make_message(instance=instance)
+
+    claims = [sending.claim([instance.pk], now=NOW) for _ in range(3)]
+
+    assert [len(batch) for batch in claims] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"), [({"status": "closed"}, "closed"), ({"paused": True}, "paused")]
+)
+def test_a_closed_gate_is_told_once(fields: dict[str, Any], reason: str) -> None:
+    message = make_message(instance=make_instance(**fields))
+
+    for _ in range(3):
+        assert sending.claim([message.instance_id], now=NOW) == []
+
+    held = MessageEvent.objects.filter(message=message, kind="held")
+    assert [event.detail for event in held] == [{"gate": "instance", "reason": reason}]
+    message.refresh_from_db()
+    assert (message.status, message.attempts) == (Status.QUEUED, 0)
+
+
+def test_refuses_what_is_past_its_deadline() -> None:
+    message = make_message(deliver_until=NOW)
+
+    assert sending.claim([message.instance_id], now=NOW) == []
+
+    message.refresh_from_db()
+    assert (message.status, message.failure_code) == (Status.FAILED, "expired")
+
+
+def test_refuses_a_recipient_who_opted_out_after_it_was_accepted() -> None:
+    message = make_message()
+    make_opt_in(message.tenant, message.to, revoked_at=NOW)
+
+    assert sending.claim([message.instance_id], now=NOW) == []
+
+    message.refresh_from_db()
+    assert (message.status, message.failure_code) == (Status.FAILED, "opted_out")
+
+
+def test_another_tenants_opt_out_does_not_matter() -> None:
+    message = make_message()
+    make_opt_in(make_tenant(), message.to, revoked_at=NOW)
+
+    assert len(sending.claim([message.instance_id], now=NOW)) == 1
+
+
+def test_takes_one_message_for_each_of_many_instances() -> None:
+    messages = [make_message() for _ in range(5)]
+
+    claims = sending.claim([message.instance_id for message in messages], now=NOW)
+
+    assert {claim.message.id for claim in claims} == {message.pk for message in messages}
+
+
+def test_touches_few_pages_however_long_the_queue_is() -> None:
+    """Measured bound: 200 pages at 20 projects. A second index that could serve the claim would break it."""
+    instance = make_instance()
+    projects = [make_project(instance.tenant) for _ in range(20)]
+    _fill(instance, projects, ready=2000, later=2000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE messaging_message")
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sending._PICK}", [[instance.pk]])
+        plan = cursor.fetchone()[0][0]["Plan"]
+
+    assert plan["Actual Rows"] == 1
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
+
+
+def _fill(instance: Instance, projects: list[Project], *, ready: int, later: int) -> None:
+    template = make_message(projects[0], instance)
+    rows = []
+    for number in range(ready + later):
+        values = {field.attname: getattr(template, field.attname) for field in Message._meta.concrete_fields}
+        values |= {
+            "id": f"m{number:05}",
+            "project_id": projects[number % len(projects)].pk,
+            "next_attempt_at": None if number < ready else NOW + timedelta(hours=1),
+        }
+        rows.append(Message(**values))
+    Message.objects.bulk_create(rows, batch_size=500)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_processes_never_claim_the_same_message() -> None:
+    instances = [make_instance(concurrency=5) for _ in range(5)]
+    for instance in instances:
+        project = make_project(instance.tenant)
+        for _ in range(8):
+            make_message(project, instance, deliver_until=timezone.now() + timedelta(hours=1))
+    ids = [instance.pk for instance in instances]
+    claimed: list[str] = []
+
+    def work() -> None:
+        for _ in range(20):
+            claimed.extend(claim.message.id for claim in sending.claim(ids, now=timezone.now()))
+        connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(claimed) == len(set(claimed)) == 25  # five instances, never more than five in flight on each
+    assert set(Lane.objects.values_list("in_flight", flat=True)) == {5}
