@@ -47,12 +47,13 @@ def is_group(jid: str) -> bool:
 @dataclass(frozen=True)
 class Contact:
     """One number or group on the emulated WhatsApp. `jid`: the canonical JID WhatsApp answers with;
-    `lid`: receipts and inbound messages name it by its @lid."""
+    `lid`: receipts and inbound messages name it by its @lid; `participants`: the JIDs in a group."""
 
     jid: str
     exists: bool = True
     lid: bool = False
     name: str | None = None
+    participants: tuple[str, ...] = ()
 
     @property
     def lid_jid(self) -> str:
@@ -77,10 +78,13 @@ class Directory:
         return Contact(**{"jid": jid, **json.loads(doc or "{}")})
 
     def put(self, number: str, changes: dict[str, Any]) -> Contact:
-        """Change what is known of a number; raises TypeError for an unknown field."""
+        """Change what is known of a number, and let Evolution forget it; raises TypeError for an unknown
+        field."""
         contact = Contact(**{**asdict(self.find(number)), **changes})
         doc = json.dumps(asdict(contact))
-        self._db.execute("INSERT OR REPLACE INTO number VALUES (?, ?)", to_jid(number), doc)
+        with self._db.transaction():
+            self._db.execute("INSERT OR REPLACE INTO number VALUES (?, ?)", to_jid(number), doc)
+            self._db.execute("DELETE FROM number_cache WHERE jid = ?", to_jid(number))
         return contact
 
     def cached(self, jid: str) -> bool:

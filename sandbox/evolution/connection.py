@@ -24,6 +24,7 @@ FIRST_QR = 0.5
 QR_LIFE = 45.0
 RECONNECT = 1.0
 LOGOUT = 1.0
+CLEAN_UP = 0.5
 QR_LIMIT = 30
 
 TERMINAL = frozenset({401, 402, 403, 406})
@@ -96,16 +97,19 @@ class Connections:
     async def log_out(self, instance: Instance) -> None:
         """The part of a logout that happens after it was answered."""
         await self.wait(LOGOUT)
-        self.drop(instance, reason=401, terminal=True)
+        if self._instances.get(instance.name) is instance:
+            self.drop(instance, reason=401, terminal=True)
 
     async def remove(self, instance: Instance) -> None:
-        """Log out, say goodbye, and only when `remove.instance` was delivered or given up let the name go."""
+        """Say goodbye, and only when `remove.instance` was delivered or given up let the name go. The logout
+        runs beside it, and is overtaken when the receiver is quick."""
         if instance.session.state != "close":
-            await self.log_out(instance)
+            self._core.background.spawn(self.log_out(instance))
         identity = {"instanceName": instance.name, "instanceId": instance.id}
         self._events.emit(instance, "instance.delete", identity)
         if goodbye := self._events.emit(instance, "remove.instance", None):
             await asyncio.wait({goodbye})
+        await self.wait(CLEAN_UP)
         self._stop_attempt(instance)
         self._instances.remove(instance)
 

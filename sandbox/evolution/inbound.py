@@ -21,9 +21,9 @@ def receive(evolution: Evolution, instance: Instance, body: dict[str, Any]) -> d
     evolution.mailbox.store(record, instance_id=instance.id)
     jid = record["key"]["remoteJid"]
     evolution.events.emit(instance, "messages.upsert", record, number=jid)
-    if not record["key"]["fromMe"] and evolution.mailbox.meet(instance.id, jid):
-        contact = {"remoteJid": jid, "pushName": record["pushName"], "profilePicUrl": None}
-        evolution.events.emit(instance, "contacts.upsert", {**contact, "instanceId": instance.id}, number=jid)
+    event = "contacts.upsert" if evolution.mailbox.meet(instance.id, jid) else "contacts.update"
+    contact = {"remoteJid": jid, "pushName": body.get("push_name", ""), "profilePicUrl": None}
+    evolution.events.emit(instance, event, {**contact, "instanceId": instance.id}, number=jid)
     return record
 
 

@@ -95,11 +95,11 @@ async def _send(evolution: Evolution, call: Call, content: Content) -> Answer:
     socket = call.instance.session.socket if socket == "open" else socket
     if socket != "open":
         raise bad_request(SEND_FAILURES[socket])
-    return await _accept(evolution, call, content, _baileys_record(call, content, contact.jid), contact)
+    return await _accept(evolution, call, content, _baileys_record(call, content, contact), contact)
 
 
-def _baileys_record(call: Call, content: Content, jid: str) -> dict[str, Any]:
-    now = int(time.time())
+def _baileys_record(call: Call, content: Content, contact: Contact) -> dict[str, Any]:
+    now, jid = int(time.time()), contact.jid
     key = {"remoteJid": jid, "fromMe": True, "id": key_id()}
     buttons = content.kind == "buttons"
     return {
@@ -107,7 +107,7 @@ def _baileys_record(call: Call, content: Content, jid: str) -> dict[str, Any]:
         "pushName": "Você",
         "status": "PENDING",
         "message": content.message,
-        **({} if buttons else {"contextInfo": _context(call, jid, now)}),
+        **({} if buttons else {"contextInfo": _context(call, contact, now)}),
         "messageType": content.message_type,
         "messageTimestamp": now,
         "instanceId": call.instance.id,
@@ -115,13 +115,12 @@ def _baileys_record(call: Call, content: Content, jid: str) -> dict[str, Any]:
     }
 
 
-def _context(call: Call, jid: str, now: int) -> dict[str, Any] | None:
-    if not is_group(jid):
+def _context(call: Call, contact: Contact, now: int) -> dict[str, Any] | None:
+    if not is_group(contact.jid):
         return bodies.context_info(now)
     mentioned = [to_jid(number) for number in call.body.get("mentioned", [])]
-    everyone = call.body.get("mentionsEveryOne") and call.instance.owner_jid
-    if everyone:
-        mentioned.append(everyone)
+    if call.body.get("mentionsEveryOne"):
+        mentioned = list(contact.participants)
     return {"mentionedJid": mentioned} if mentioned else None
 
 
