@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, JsonResponse
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
+from django.views import defaults
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions, status
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
 
 log = structlog.get_logger(__name__)
+
+RETRY_AFTER = "5"  # seconds
 
 # The words of Django REST framework, and ours.
 CODES: dict[type[Exception], str] = {
@@ -55,17 +58,16 @@ def envelope(
 
 def api_exception_handler(exc: Exception, context: Mapping[str, Any]) -> Response:
     """Answers any exception of an API view, the unforeseen ones as a logged 500."""
-    set_rollback()
     request_id = getattr(context["request"], "request_id", "")
     if isinstance(exc, Http404):
         exc = exceptions.NotFound()
-    if isinstance(exc, PermissionDenied):
-        exc = exceptions.PermissionDenied()
     if isinstance(exc, PilotError):
         body = envelope(code=exc.code, message=exc.message, fields=exc.fields, request_id=request_id)
         return Response(body, status=exc.status)
     if isinstance(exc, exceptions.APIException):
         return _from_framework(exc, request_id)
+    if isinstance(exc, OperationalError | InterfaceError):
+        return _unavailable(exc, request_id)
     log.exception("api.unforeseen", path=context["request"].path)
     body = envelope(code="internal", message=_("Something went wrong on our side."), request_id=request_id)
     return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
@@ -77,14 +79,52 @@ def _from_framework(exc: exceptions.APIException, request_id: str) -> Response:
     if fields is not None and not isinstance(fields, dict):
         fields = {"body": fields}
     message = _("Some fields are not valid.") if fields else str(exc.detail)
-    headers = {"WWW-Authenticate": exc.auth_header} if getattr(exc, "auth_header", None) else {}
+    headers = {}
+    if challenge := getattr(exc, "auth_header", None):
+        headers["WWW-Authenticate"] = challenge
     if wait := getattr(exc, "wait", None):
         headers["Retry-After"] = str(int(wait) + 1)
     body = envelope(code=code, message=message, fields=fields, request_id=request_id)
     return Response(body, status=exc.status_code, headers=headers)
 
 
+def _unavailable(exc: Exception, request_id: str) -> Response:
+    """The database is away or too slow. Whether a change went through may be unknown: ask with the same key."""
+    log.error("api.database_unavailable", error=str(exc))
+    message = _("The service is unavailable for a moment. Repeat the request with the same Idempotency-Key.")
+    body = envelope(code="unavailable", message=message, request_id=request_id)
+    return Response(body, status=status.HTTP_503_SERVICE_UNAVAILABLE, headers={"Retry-After": RETRY_AFTER})
+
+
+# --- outside of API views ---------------------------------------------------------------------------------
+
+
 def json_error(request: HttpRequest, *, code: str, message: str, status: int) -> JsonResponse:
-    """The same envelope outside of API views (404 of an unknown path, 500 of a middleware)."""
+    """The same envelope outside of API views."""
     request_id = getattr(request, "request_id", "")
-    return JsonResponse(envelope(code=code, message=message, request_id=request_id), status=status)
+    body = envelope(code=code, message=message, request_id=request_id)
+    return JsonResponse(body, status=status, headers={"Cache-Control": "no-store"})
+
+
+@csrf_exempt
+def unknown_path(request: HttpRequest) -> JsonResponse:
+    """Answers every path under /api/ that nothing else does."""
+    return json_error(request, code="not_found", message=_("There is nothing at this address."), status=404)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """handler400: what Django refuses before a view sees it, such as an unknown host."""
+    if not _of_api(request):
+        return defaults.bad_request(request, exception)
+    return json_error(request, code="bad_request", message=_("The request is not acceptable."), status=400)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """handler500: a failure outside of any API view."""
+    if not _of_api(request):
+        return defaults.server_error(request)
+    return json_error(request, code="internal", message=_("Something went wrong on our side."), status=500)
+
+
+def _of_api(request: HttpRequest) -> bool:
+    return request.path.startswith("/api/")

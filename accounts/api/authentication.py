@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -11,10 +11,12 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from accounts import keys
 from accounts.models import ApiKey
+
+if TYPE_CHECKING:  # rest_framework.views imports this module
+    from rest_framework.views import APIView
 
 
 class ApiKeyAuthentication(BaseAuthentication):
@@ -42,15 +44,26 @@ def raw_key(request: Request) -> str:
 
 
 class HasScope(BasePermission):
-    """Asks for the view's `read_scope` on GET, HEAD and OPTIONS, and for its `write_scope` otherwise."""
+    """Asks for the view's `read_scope` on GET and HEAD, and for its `write_scope` otherwise.
+
+    A view that has a method and declares no scope for it lets nobody in.
+    """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        if not isinstance(request.auth, ApiKey):
-            raise NotAuthenticated(_("The API key is missing, wrong, expired or revoked."))
+        key = key_of(request)
         wanted = getattr(view, "read_scope" if request.method in SAFE_METHODS else "write_scope", None)
-        if wanted is None or wanted in request.auth.scopes:
+        if wanted is None:
+            return not hasattr(view, str(request.method).lower())  # the view answers 405
+        if wanted in key.scopes:
             return True
         raise PermissionDenied(_("This key does not have the scope %(scope)s.") % {"scope": wanted})
+
+
+def key_of(request: Request) -> ApiKey:
+    """The key that a request came with. Raises NotAuthenticated."""
+    if isinstance(request.auth, ApiKey):
+        return request.auth
+    raise NotAuthenticated(_("The API key is missing, wrong, expired or revoked."))
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -1,0 +1,7 @@
+"""The instance API's URLs."""
+
+from django.urls import path
+
+from instances.api.views import InstancesView
+
+urlpatterns = [path("instances", InstancesView.as_view(), name="instances")]

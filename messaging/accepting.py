@@ -1,0 +1,251 @@
+"""Accepting a message: checked, then written down whole. From then on the row is the job.
+
+One transaction holds the idempotency key, the message, its first event and the usage. What is only looked up
+(template, instance, opt-in) is read before it, so that the transaction is short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils.translation import gettext as _
+
+from accounts.models import ApiKey
+from billing import metering
+from messaging import numbers, opt_ins, rendering
+from messaging.choosing import choose_instance
+from messaging.content import validate_content
+from messaging.models import Category, IdempotencyKey, Message, MessageEvent, TemplateStatus, TemplateVersion
+from pilot.celery import wake_on_commit
+from pilot.errors import PilotError
+from pilot.ids import new_id
+
+
+class UnknownTemplate(PilotError):
+    """The project has no active template of that name."""
+
+    code = "unknown_template"
+
+
+class DeadlinePassed(PilotError):
+    """The wanted deadline is not in the future."""
+
+    code = "deadline_passed"
+
+
+class KeyReused(PilotError):
+    """The Idempotency-Key came before with another body."""
+
+    code = "idempotency_key_reused"
+    status = 422
+
+
+class StillRunning(PilotError):
+    """A request with this Idempotency-Key is being accepted at this moment."""
+
+    code = "still_running"
+    status = 409
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What somebody wants sent: a `template` with its `variables`, or a `content` of their own.
+
+    `to` is a number as people write it. `category` counts for own content only; a template has its own.
+    """
+
+    to: str
+    template: str = ""
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    content: Mapping[str, Any] | None = None
+    category: str = Category.UTILITY
+    instance: str = ""
+    urgent: bool = False
+    deliver_until: datetime | None = None
+    skip_opt_in_validation: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A client's key, and the digest of the request that it stands for."""
+
+    key: str
+    digest: str
+
+    @classmethod
+    def of(cls, key: str, *, project_id: int, body: Any) -> Idempotency:
+        """`body` is the request as parsed from JSON; the order of its fields does not matter."""
+        canonical = json.dumps([project_id, body], sort_keys=True, separators=(",", ":"))
+        return cls(key, hashlib.sha256(canonical.encode()).hexdigest())
+
+
+class Accepted(NamedTuple):
+    """`replayed` says that the message had been accepted by an earlier request with the same Idempotency-Key."""
+
+    message: Message
+    replayed: bool
+
+
+def submit(
+    *, key: ApiKey, submission: Submission, now: datetime, idempotency: Idempotency | None = None
+) -> Accepted:
+    """Accepts a message for the project and environment of `key`, or refuses it with a PilotError.
+
+    `key.project.tenant` must be loaded. Wakes the instance once all is committed. The message is due at once and
+    not after its deadline: that of its category (settings.DEADLINES), or `deliver_until` where that is earlier.
+    """
+    if idempotency and (earlier := _earlier(key, idempotency)):
+        return Accepted(earlier, replayed=True)
+    message = _compose(key, submission, now)
+    if _store(key, message, idempotency):
+        return Accepted(message, replayed=False)
+    assert idempotency is not None
+    return Accepted(_winner(key, idempotency), replayed=True)
+
+
+# --- putting a message together ---------------------------------------------------------------------------
+
+
+def _compose(key: ApiKey, submission: Submission, now: datetime) -> Message:
+    number = numbers.normalise(submission.to)
+    version = _version(key, submission.template) if submission.template else None
+    content = _content(version, submission)
+    category = version.template.category if version else submission.category
+    instance = choose_instance(project=key.project, name=submission.instance)
+    opt_ins.assert_destination_authorized(
+        tenant=key.project.tenant,
+        number=number,
+        skip=submission.skip_opt_in_validation,
+        scopes=key.scopes,
+    )
+    return Message(
+        id=new_id(),
+        tenant=key.project.tenant,
+        project=key.project,
+        environment=key.environment,
+        instance=instance,
+        template_version=version,
+        to=number,
+        category=category,
+        urgent=submission.urgent,
+        body_override=version is None,
+        variables=submission.variables,
+        content=content,
+        metadata=submission.metadata,
+        created_at=now,
+        deliver_until=_deadline(category, submission.deliver_until, now),
+    )
+
+
+def _version(key: ApiKey, name: str) -> TemplateVersion:
+    published = TemplateVersion.objects.select_related("template").filter(
+        current_of__project=key.project, current_of__name=name, current_of__status=TemplateStatus.ACTIVE
+    )
+    version = published.first()
+    if version is None:
+        raise UnknownTemplate(
+            _("There is no active template of that name."),
+            fields={"template": [_("No template is called “%(name)s”.") % {"name": name}]},
+        )
+    return version
+
+
+def _content(version: TemplateVersion | None, submission: Submission) -> Mapping[str, Any]:
+    if version:
+        return rendering.render(version.content, submission.variables)
+    content = submission.content or {}
+    validate_content(content)
+    return content
+
+
+def _deadline(category: str, wanted: datetime | None, now: datetime) -> datetime:
+    latest = now + settings.DEADLINES[category]
+    if wanted is None:
+        return latest
+    if wanted <= now:
+        raise DeadlinePassed(
+            _("The deadline has passed."), fields={"deliver_until": [_("Must be in the future.")]}
+        )
+    return min(wanted, latest)
+
+
+# --- writing it down --------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def _store(key: ApiKey, message: Message, idempotency: Idempotency | None) -> bool:
+    """False, and nothing written, when another request has the Idempotency-Key."""
+    if idempotency and not _take(key, idempotency, message):
+        return False
+    message.save(force_insert=True)
+    MessageEvent.objects.create(
+        message=message,
+        tenant_id=message.tenant_id,
+        kind=message.status,
+        detail=_detail(message),
+        at=message.created_at,
+    )
+    metering.add(project=key.project, environment=key.environment, count=1, now=message.created_at)
+    wake_on_commit(message.instance_id)
+    return True
+
+
+def _detail(message: Message) -> dict[str, Any]:
+    return {"instance": message.instance.name, "deliver_until": message.deliver_until.isoformat()}
+
+
+# The advisory lock turns "somebody is at it" into an answer at once: the unique index alone would make us wait for
+# the other transaction. It ends with ours, so whoever gets it sees what the other one wrote.
+_TAKE = """
+INSERT INTO messaging_idempotencykey (tenant_id, environment, key, body_digest, message_id)
+SELECT %(tenant)s, %(environment)s, %(key)s, %(digest)s, %(message)s
+WHERE pg_try_advisory_xact_lock(hashtextextended(%(environment)s || %(key)s, %(tenant)s))
+ON CONFLICT (tenant_id, environment, key) DO NOTHING
+"""
+
+
+def _take(key: ApiKey, idempotency: Idempotency, message: Message) -> bool:
+    values: dict[str, Any] = {
+        "tenant": key.tenant_id,
+        "environment": key.environment,
+        "key": idempotency.key,
+        "digest": idempotency.digest,
+        "message": message.pk,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE, values)
+        return cursor.rowcount == 1
+
+
+def _winner(key: ApiKey, idempotency: Idempotency) -> Message:
+    if earlier := _earlier(key, idempotency):
+        return earlier
+    raise StillRunning(_("A request with this Idempotency-Key is still running; ask again in a moment."))
+
+
+def _earlier(key: ApiKey, idempotency: Idempotency) -> Message | None:
+    """The message that the key stands for. Raises KeyReused when that was another request."""
+    row = (
+        IdempotencyKey.objects.select_related(
+            "message__instance__lane", "message__template_version__template"
+        )
+        .defer("message__instance__credentials", "message__instance__hook_token")
+        .filter(tenant_id=key.tenant_id, environment=key.environment, key=idempotency.key)
+        .first()
+    )
+    if row is None:
+        return None
+    if row.body_digest != idempotency.digest:
+        raise KeyReused(
+            _("This Idempotency-Key was used for another request."),
+            fields={"Idempotency-Key": [_("Use a new key for a new message.")]},
+        )
+    return row.message

@@ -1,0 +1,236 @@
+"""The shapes of the message API: what a request may carry, and what an answer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
+from rest_framework import serializers
+
+from messaging.content import BUTTON_KINDS, LABEL_LIMIT, LINE_LIMIT, TEXT_LIMIT
+from messaging.models import Category, FailureCode, Message, Status
+from messaging.waiting import explain
+from pilot.api import InstantField, PageFilter, StrictSerializer
+
+OWN_CATEGORIES = [Category.UTILITY, Category.MARKETING, Category.OTP]
+OWN_CONTENT = ("text", "title", "footer", "buttons")
+MOST_METADATA = 20
+LONGEST_NAME = 40
+
+
+class ButtonSerializer(StrictSerializer):
+    kind = serializers.ChoiceField(BUTTON_KINDS, help_text="Reply buttons cannot be mixed with other kinds.")
+    label = serializers.CharField(  # type: ignore[assignment]
+        max_length=LABEL_LIMIT, trim_whitespace=False, help_text="What the button shows."
+    )
+    value = serializers.CharField(
+        trim_whitespace=False,
+        help_text="The id that a reply brings back, the web address, the number to call or the code to copy.",
+    )
+
+
+@extend_schema_field(
+    {"type": "object", "additionalProperties": {"oneOf": [{"type": "string"}, {"type": "number"}]}}
+)
+class VariablesField(serializers.DictField):
+    """Names to texts or numbers; messaging/rendering.py says what is wrong with which."""
+
+
+class MetadataField(serializers.DictField):
+    """A small map of texts that comes back with the message."""
+
+    child = serializers.CharField(max_length=500, allow_blank=True, trim_whitespace=False)
+    default_error_messages = {
+        "too_many": gettext_lazy("At most {most} entries."),
+        "long_name": gettext_lazy("Names may have at most {most} characters."),
+    }
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        metadata = super().to_internal_value(data)
+        if len(metadata) > MOST_METADATA:
+            self.fail("too_many", most=MOST_METADATA)
+        if any(len(name) > LONGEST_NAME for name in metadata):
+            self.fail("long_name", most=LONGEST_NAME)
+        return metadata
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "From a template",
+            value={
+                "to": "+5511999990000",
+                "template": "pedido_enviado",
+                "variables": {"nome": "Ana", "pedido": 1042},
+                "metadata": {"order": "1042"},
+            },
+            request_only=True,
+        ),
+        OpenApiExample(
+            "Own text with buttons",
+            value={
+                "to": "(11) 99999-0000",
+                "text": "Seu pedido chegou bem?",
+                "buttons": [
+                    {"kind": "reply", "label": "Sim", "value": "yes"},
+                    {"kind": "reply", "label": "Não", "value": "no"},
+                ],
+                "instance": "loja-centro",
+                "urgent": True,
+            },
+            request_only=True,
+        ),
+    ]
+)
+class SubmissionSerializer(StrictSerializer):
+    """A message to send: either `template` with its `variables`, or a `text` of your own."""
+
+    to = serializers.CharField(
+        max_length=40,
+        help_text="The recipient's number: `+5511999990000`, or with area code when it is Brazilian.",
+    )
+    template = serializers.CharField(
+        required=False, max_length=80, help_text="The name of an active template of the project."
+    )
+    variables = VariablesField(
+        required=False, help_text="A value for each of the template's variables, and for nothing else."
+    )
+    text = serializers.CharField(
+        required=False,
+        max_length=TEXT_LIMIT,
+        trim_whitespace=False,
+        help_text="Sent as it is: nothing in it is replaced.",
+    )
+    title = serializers.CharField(
+        required=False, max_length=LINE_LIMIT, trim_whitespace=False, help_text="A line above `text`."
+    )
+    footer = serializers.CharField(
+        required=False, max_length=LINE_LIMIT, trim_whitespace=False, help_text="A line below `text`."
+    )
+    buttons = ButtonSerializer(many=True, required=False, help_text="Up to three buttons under `text`.")
+    category = serializers.ChoiceField(
+        [(category.value, category.label) for category in OWN_CATEGORIES],
+        required=False,
+        help_text="What `text` is for; decides how long it may wait. `utility` unless given.",
+    )
+    instance = serializers.CharField(
+        required=False,
+        max_length=60,
+        help_text="The name of the instance to send from. The project's default unless given.",
+    )
+    urgent = serializers.BooleanField(
+        default=False, help_text="Goes ahead of what is not urgent on the same instance."
+    )
+    deliver_until = InstantField(
+        required=False,
+        help_text="Not sent after this moment. Can only shorten the time that the category allows.",
+    )
+    skip_opt_in_validation = serializers.BooleanField(
+        default=False,
+        help_text="Sends without a recorded opt-in; needs the scope `messages:skip_opt_in`. "
+        "Never reaches someone who opted out.",
+    )
+    metadata = MetadataField(
+        required=False,
+        help_text=f"Up to {MOST_METADATA} texts of yours, kept with the message and given back with it.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "template" not in attrs and "text" not in attrs:
+            raise serializers.ValidationError({"text": [_("Give a template or a text.")]})
+        stray = _stray_fields(attrs)
+        if stray:
+            raise serializers.ValidationError(stray)
+        return attrs
+
+
+def _stray_fields(attrs: Mapping[str, Any]) -> dict[str, list[str]]:
+    if "template" in attrs:
+        fault = _("Cannot be combined with a template.")
+        return {name: [fault] for name in (*OWN_CONTENT, "category") if name in attrs}
+    return {"variables": [_("Only a template has variables.")]} if "variables" in attrs else {}
+
+
+class FailureSerializer(serializers.Serializer[Any]):
+    code = serializers.ChoiceField(FailureCode.choices, help_text="From a closed list.")
+    message = serializers.CharField(help_text="The same as a sentence.")
+    detail = serializers.CharField(help_text="What the provider said, where it said something.")
+
+
+class MessageSerializer(serializers.Serializer[Any]):
+    """A message and what became of it. Times are null until they happen."""
+
+    id = serializers.CharField(help_text="The message's id.")
+    status = serializers.ChoiceField(Status.choices, help_text="Where it stands.")
+    to = serializers.CharField(help_text="The recipient's number in E.164.")
+    instance = serializers.CharField(source="instance.name", help_text="The instance it is sent from.")
+    category = serializers.ChoiceField(Category.choices, help_text="What it is for.")
+    template = serializers.SerializerMethodField(
+        help_text="The template's name; null for a text of your own."
+    )
+    urgent = serializers.BooleanField(help_text="Whether it goes ahead of others.")
+    environment = serializers.CharField(help_text="`live` or `test`, as the key that sent it.")
+    deliver_until = InstantField(help_text="It is not sent after this moment.")
+    created_at = InstantField(help_text="When it was accepted.")
+    submitted_at = InstantField(allow_null=True, help_text="When the provider took it over.")
+    sent_at = InstantField(allow_null=True, help_text="When WhatsApp acknowledged it.")
+    delivered_at = InstantField(allow_null=True, help_text="When it reached the telephone.")
+    read_at = InstantField(
+        allow_null=True, help_text="When it was read, where the recipient lets that be known."
+    )
+    failed_at = InstantField(allow_null=True, help_text="When it failed for good.")
+    failure = serializers.SerializerMethodField(help_text="Why it failed; null unless it did.")
+    attempts = serializers.IntegerField(help_text="How often it was handed to the provider.")
+    provider_message_id = serializers.CharField(allow_null=True, help_text="Its id at the provider.")
+    metadata = serializers.DictField(child=serializers.CharField(), help_text="What you sent along.")
+    why = serializers.SerializerMethodField(
+        help_text="One sentence on why it has not gone out yet; null when it has, or never will."
+    )
+
+    def get_template(self, message: Message) -> str | None:
+        return message.template_version.template.name if message.template_version else None
+
+    @extend_schema_field(FailureSerializer(allow_null=True))
+    def get_failure(self, message: Message) -> dict[str, str] | None:
+        if not message.failure_code:
+            return None
+        sentence = FailureCode(message.failure_code).label
+        return {"code": message.failure_code, "message": str(sentence), "detail": message.failure_detail}
+
+    def get_why(self, message: Message) -> str | None:
+        instance = message.instance
+        return explain(message, instance=instance, lane=instance.lane, now=timezone.now()) or None
+
+
+class MessageFilter(PageFilter):
+    """Which messages, newest first."""
+
+    status = serializers.ChoiceField(Status.choices, required=False, help_text="Only those in this state.")
+    template = serializers.CharField(required=False, help_text="Only those of this template.", max_length=80)
+    instance = serializers.CharField(required=False, help_text="Only those of this instance.", max_length=60)
+    to = serializers.CharField(required=False, help_text="Only those to this number.", max_length=40)
+    created_after = InstantField(required=False, help_text="Only those accepted at or after this moment.")
+    created_before = InstantField(required=False, help_text="Only those accepted before this moment.")
+
+
+class MessagePageSerializer(serializers.Serializer[Any]):
+    messages = MessageSerializer(many=True, help_text="Newest first.")
+    next_cursor = serializers.CharField(allow_null=True, help_text="For the next page; null on the last one.")
+
+
+class EventSerializer(serializers.Serializer[Any]):
+    """One line of a message's timeline."""
+
+    id = serializers.CharField(help_text="The event's id.")
+    at = InstantField(help_text="When it happened.")
+    kind = serializers.ChoiceField(Status.choices, help_text="The state that it is about.")
+    applied = serializers.BooleanField(help_text="False for news that came too late to change anything.")
+    detail = serializers.DictField(help_text="What else is known about it.")
+
+
+class TimelineSerializer(serializers.Serializer[Any]):
+    events = EventSerializer(many=True, help_text="Oldest first.")

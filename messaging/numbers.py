@@ -1,0 +1,65 @@
+"""Phone numbers: what people write becomes E.164, and Brazil's ninth digit never makes two people of one."""
+
+from __future__ import annotations
+
+import re
+
+import phonenumbers
+from django.utils.translation import gettext as _
+
+from pilot.errors import PilotError
+
+HOME = "BR"  # the country of a number written without one
+WRITTEN = re.compile(r"\+?[0-9\s().-]{6,30}", re.ASCII)
+# Mobile numbers of Brazil are DDD + 9 + eight digits; WhatsApp knows many of them without the 9.
+BRAZILIAN_MOBILE = re.compile(r"\+55(\d\d)9?([6-9]\d{7})")
+
+
+class InvalidNumber(PilotError):
+    """Not a telephone number that can be dialled."""
+
+    code = "invalid_number"
+
+
+def normalise(raw: str, *, field: str = "to") -> str:
+    """The E.164 form (`+5511999990000`) of a number as people write it, Brazilian unless it says otherwise.
+
+    A Brazilian mobile number without its ninth digit gets it. Raises InvalidNumber, naming `field`.
+    """
+    number = _understood(raw.strip())
+    if not number:
+        raise InvalidNumber(
+            _("This is not a valid telephone number."),
+            fields={field: [_("Write it as +5511999990000, or with area code when it is Brazilian.")]},
+        )
+    return number
+
+
+def variants(number: str) -> tuple[str, ...]:
+    """The E.164 forms under which the same telephone may be on record: with and without the ninth digit."""
+    mobile = BRAZILIAN_MOBILE.fullmatch(number)
+    if not mobile:
+        return (number,)
+    area, rest = mobile.groups()
+    return f"+55{area}9{rest}", f"+55{area}{rest}"
+
+
+def compare_key(number: str) -> str:
+    """Equal for two E.164 numbers of the same telephone, whether or not they carry the ninth digit."""
+    return variants(number)[-1]
+
+
+def is_valid(raw: str) -> bool:
+    """Whether normalise() would take it."""
+    return bool(_understood(raw.strip()))
+
+
+def _understood(written: str) -> str:
+    if not WRITTEN.fullmatch(written):
+        return ""
+    try:
+        parsed = phonenumbers.parse(written, HOME)
+    except phonenumbers.NumberParseException:
+        return ""
+    number = variants(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))[0]
+    return number if phonenumbers.is_valid_number(phonenumbers.parse(number)) else ""

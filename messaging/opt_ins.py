@@ -1,0 +1,94 @@
+"""Who agreed to be written to. Consent belongs to a telephone, whichever way its number is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+
+from accounts.models import Scope, Tenant
+from messaging.models import OptIn
+from messaging.numbers import variants
+from pilot.errors import PilotError
+
+
+class OptInRequired(PilotError):
+    """Nobody recorded that the recipient agreed."""
+
+    code = "opt_in_required"
+    status = 403
+
+
+class OptedOut(PilotError):
+    """The recipient asked not to receive messages; nothing lifts that but a new opt-in."""
+
+    code = "opted_out"
+    status = 403
+
+
+class SkipNotAllowed(PilotError):
+    """The key may not skip the check."""
+
+    code = "forbidden"
+    status = 403
+
+
+def assert_destination_authorized(
+    *, tenant: Tenant, number: str, skip: bool = False, scopes: Collection[str] = ()
+) -> None:
+    """Returns when `number` (E.164) may be written to; every category asks, one-time codes too.
+
+    `skip` waives the missing opt-in for a key whose `scopes` allow it, never an opt-out.
+    Raises OptedOut, SkipNotAllowed or OptInRequired.
+    """
+    if skip and Scope.SKIP_OPT_IN not in scopes:
+        raise SkipNotAllowed(
+            _("This key does not have the scope %(scope)s.") % {"scope": Scope.SKIP_OPT_IN.value},
+            fields={"skip_opt_in_validation": [_("This key may not skip the opt-in.")]},
+        )
+    records = _records(tenant, number).values_list("granted_at", "revoked_at")
+    if any(revoked for _granted, revoked in records):
+        raise OptedOut(_("The recipient asked not to receive messages."), fields={"to": [_("Opted out.")]})
+    if not skip and not any(granted for granted, _revoked in records):
+        raise OptInRequired(
+            _("The recipient has not agreed to receive messages yet."), fields={"to": [_("No opt-in.")]}
+        )
+
+
+def opted_out(*, tenant_id: int, number: str) -> bool:
+    """Whether the telephone's owner asked not to be written to. Asked again at the moment of sending."""
+    return OptIn.objects.filter(
+        tenant_id=tenant_id, number__in=variants(number), revoked_at__isnull=False
+    ).exists()
+
+
+@transaction.atomic
+def grant(*, tenant: Tenant, number: str, source: str, now: datetime, evidence: str = "") -> OptIn:
+    """Records consent; it also ends an earlier opt-out."""
+    consent = {"source": source, "evidence": evidence, "granted_at": now, "revoked_at": None}
+    record, _created = OptIn.objects.update_or_create(
+        tenant=tenant, number=variants(number)[0], defaults=consent
+    )
+    _records(tenant, number).update(revoked_at=None)
+    return record
+
+
+@transaction.atomic
+def revoke(*, tenant: Tenant, number: str, source: str, now: datetime) -> OptIn:
+    """Records an opt-out, also for someone who never opted in."""
+    refusal = {"revoked_at": now}
+    record, _created = OptIn.objects.update_or_create(
+        tenant=tenant,
+        number=variants(number)[0],
+        defaults=refusal,
+        create_defaults=refusal | {"source": source},
+    )
+    _records(tenant, number).update(revoked_at=now)
+    return record
+
+
+def _records(tenant: Tenant, number: str) -> QuerySet[OptIn]:
+    return OptIn.objects.filter(tenant=tenant, number__in=variants(number))
