@@ -223,7 +223,7 @@ class Provider(Protocol):
 
     name: str
     supports: frozenset[str]  # of "typing", "find", "pairing", "restart"
-    hook_events: Sequence[str]  # what to subscribe a webhook to, in the provider's words
+    hook_events: tuple[str, ...]  # what to subscribe a webhook to, in the provider's words
 
     def send(self, account: Account, message: OutboundMessage) -> Call[Receipt]: ...
 

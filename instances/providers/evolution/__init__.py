@@ -29,7 +29,7 @@ class Evolution:
     name = "evolution"
     supports = frozenset({"typing", "find", "pairing", "restart"})
     # What Pilot subscribes to: receipts, answers and the connection. Contacts and chats are noise by the thousand.
-    hook_events = (
+    hook_events: tuple[str, ...] = (
         "CONNECTION_UPDATE",
         "LOGOUT_INSTANCE",
         "MESSAGES_UPDATE",

@@ -1,0 +1,66 @@
+"""An instance's states, who may become what, and `move()`: the only writer of `Instance.status`.
+
+    created ──► connecting ◄──► open ◄──► degraded
+       │            │ ▲           │           │        closed is a number that must be paired again, or a server
+       │            ▼ │           ▼           │        that lost it; degraded one that says it is open and does
+       └─────────► closed ◄───────┴───────────┘        not deliver; removed is the end.
+
+A change is a compare-and-set under the row's lock, and its InstanceEvent is written in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from instances.models import Instance, InstanceEvent, InstanceStatus
+from pilot.celery import queues_changed, wake_on_commit
+
+CREATED, CONNECTING, OPEN = InstanceStatus.CREATED, InstanceStatus.CONNECTING, InstanceStatus.OPEN
+DEGRADED, CLOSED, REMOVED = InstanceStatus.DEGRADED, InstanceStatus.CLOSED, InstanceStatus.REMOVED
+
+TABLE: Mapping[str, frozenset[str]] = {
+    CREATED: frozenset({CONNECTING, OPEN, CLOSED, REMOVED}),
+    CONNECTING: frozenset({OPEN, CLOSED, REMOVED}),
+    OPEN: frozenset({CONNECTING, DEGRADED, CLOSED, REMOVED}),
+    DEGRADED: frozenset({CONNECTING, OPEN, CLOSED, REMOVED}),
+    CLOSED: frozenset({CONNECTING, OPEN, REMOVED}),
+    REMOVED: frozenset(),
+}
+
+
+def move(
+    *,
+    instance_id: int,
+    to: str,
+    at: datetime,
+    reason: str = "",
+    only_from: Collection[str] | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> bool:
+    """Makes the instance `to`, in one transaction with the event. False when it is so already or may not become so.
+
+    `only_from` narrows the table for news that must not undo a better state. Workers hear of it after the commit.
+    """
+    with transaction.atomic():
+        rows = Instance.objects.filter(pk=instance_id)
+        old = rows.select_for_update().values_list("status", flat=True).get()
+        if to not in TABLE[old] or (only_from is not None and old not in only_from):
+            return False
+        rows.update(status=to, status_reason=reason[:200], status_changed_at=at)
+        note(
+            instance_id=instance_id, kind=to, at=at, detail={"from": old, "reason": reason, **(detail or {})}
+        )
+        transaction.on_commit(queues_changed, robust=True)
+        if to == OPEN:
+            wake_on_commit(instance_id)
+    return True
+
+
+def note(*, instance_id: int, kind: str, at: datetime, detail: Mapping[str, Any]) -> None:
+    """A line in the instance's history that is not a change of status. Empty details are left out."""
+    filled = {name: value for name, value in detail.items() if value not in ("", None)}
+    InstanceEvent.objects.create(instance_id=instance_id, kind=kind, at=at, detail=filled)
