@@ -29,10 +29,15 @@ class Console:
 
     def say(self, text: str = "") -> None:
         """Print a line that stays."""
+        self.clear()
+        print(text)
+
+    def clear(self) -> None:
+        """Take the status line away."""
         if self._status_shown:
             sys.stdout.write("\r\033[K")
+            sys.stdout.flush()
             self._status_shown = False
-        print(text)
 
     def step(self, label: str, text: str) -> None:
         """Print the outcome of a finished step."""

@@ -86,10 +86,12 @@ class Courier:
             message = self._get(path)
             self._show_new(self._get(f"{path}/events").get("events", []))
             status = message.get("status")
+            waited = time.monotonic() - began
             if status in HAPPY:
-                return time.monotonic() - began
-            if status in FINAL or time.monotonic() - began > DEADLINE:
+                return waited
+            if status in FINAL or waited > DEADLINE:
                 raise LauncherError(f"The demo message was not read: it is {status}.\n{_why(message)}")
+            self._console.status("message", f"{status}  {waited:.0f} s")
             self._supervisor.sleep(INTERVAL)
 
     def _send(self) -> str:

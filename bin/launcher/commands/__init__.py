@@ -23,3 +23,5 @@ def conduct(action: Callable[[Console], int]) -> int:
     except Stopped:
         console.say("Stopped.")
         return INTERRUPTED
+    finally:
+        console.clear()
