@@ -309,11 +309,13 @@ class ParkedReceipt(models.Model):
     status = models.CharField(max_length=12, choices=Status.choices)
     detail = models.JSONField(default=dict)
     at = models.DateTimeField()
+    next_look_at = models.DateTimeField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint("instance", "provider_message_id", "status", name="parked_receipt_unique")
         ]
+        indexes = [models.Index("next_look_at", name="parked_receipt_due")]  # receiving.apply_parked()
 
     def __str__(self) -> str:
         return f"{self.provider_message_id} {self.status}"

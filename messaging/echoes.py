@@ -1,0 +1,128 @@
+"""Finds out what became of a send whose answer was lost, by the provider's echo of it.
+
+Some providers announce what was sent through their API (Evolution: `send.message`, with id, recipient and text). While
+the send is under way that echo is parked like any early receipt. When the answer never comes the message becomes
+`unconfirmed`, and the echo, if it can be of no other message, is the proof that it went out, and under which id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from instances.accounts import account_of
+from instances.providers import provider_for
+from instances.providers.base import OutboundMessage
+from messaging import numbers, status
+from messaging.models import Message, ParkedReceipt, Status
+from messaging.rendering import buttons_of
+from messaging.status import Move
+
+# The names in ParkedReceipt.detail.
+RECIPIENT, TEXT = "recipient_id", "text"
+
+# Evolution repeats an undelivered call for about 20 minutes and then drops it.
+ECHO_WITHIN = timedelta(minutes=30)
+CLOCKS_DIFFER = timedelta(seconds=5)  # between the worker that sent and the database that dated the echo
+
+
+def identify() -> int:
+    """Moves `unconfirmed` messages whose echo is parked to `submitted`, with the id it names. Returns how many.
+
+    Only where neither message nor echo fits another: of two equal texts to one person in flight, neither is touched.
+    To be called by one process at a time, in a transaction.
+    """
+    instance_ids = set(_lost().values_list("instance_id", flat=True))
+    if not instance_ids:
+        return 0
+    # The order of the two reads matters. A message that gets its id between them was read as still unanswered, and so
+    # makes its twin ambiguous; read the other way round, its echo would be taken for the twin's.
+    messages = list(_unanswered(instance_ids))
+    pairs = _unique(_fitting(list(_unclaimed(instance_ids)), messages))
+    proved = [(echo, message) for echo, message in pairs if message.status == Status.UNCONFIRMED]
+    status.move(*(_move(echo, message) for echo, message in proved))
+    ParkedReceipt.objects.filter(pk__in=[echo.pk for echo, _message in proved]).delete()
+    return len(proved)
+
+
+def _lost() -> QuerySet[Message]:
+    return Message.objects.filter(status="unconfirmed", provider_message_id=None)
+
+
+def _unanswered(instance_ids: Collection[int]) -> QuerySet[Message]:
+    """Messages of which no id is known yet; by two partial indexes, in which they are few."""
+    under_way = Q(status="unconfirmed") | Q(status="sending", lease_until__isnull=False)
+    unnamed = Message.objects.filter(under_way, instance__in=instance_ids, provider_message_id=None)
+    return unnamed.select_related("instance").only(
+        "status", "to", "recipient_id", "content", "attempted_at", "instance__provider"
+    )
+
+
+def _unclaimed(instance_ids: Collection[int]) -> QuerySet[ParkedReceipt]:
+    """Parked echoes that are of no message we know by its id."""
+    claimant = Message.objects.filter(
+        instance=OuterRef("instance"), provider_message_id=OuterRef("provider_message_id")
+    )
+    return ParkedReceipt.objects.filter(
+        ~Exists(claimant), instance__in=instance_ids, status=Status.SUBMITTED, detail__has_key=TEXT
+    )
+
+
+def _fitting(
+    echoes: Sequence[ParkedReceipt], messages: Sequence[Message]
+) -> list[tuple[ParkedReceipt, Message]]:
+    texts = {message.pk: _wire_text(message) for message in messages}
+    return [
+        (echo, message)
+        for echo in echoes
+        for message in messages
+        if echo.detail[TEXT].strip() == texts[message.pk] and _fits(echo, message)
+    ]
+
+
+def _wire_text(message: Message) -> str:
+    """The text by which the provider would call this message."""
+    content = message.content
+    outbound = OutboundMessage(
+        id=message.pk,
+        to=message.to,
+        text=content["text"],
+        title=content.get("title", ""),
+        footer=content.get("footer", ""),
+        buttons=buttons_of(content),
+    )
+    return provider_for(message.instance).wire_text(account_of(message.instance_id), outbound)
+
+
+def _fits(echo: ParkedReceipt, message: Message) -> bool:
+    if message.instance_id != echo.instance_id or message.attempted_at is None:
+        return False
+    in_time = -CLOCKS_DIFFER <= echo.at - message.attempted_at <= ECHO_WITHIN
+    return in_time and _is_recipient(message, echo.detail.get(RECIPIENT, ""))
+
+
+def _is_recipient(message: Message, recipient_id: str) -> bool:
+    if not recipient_id or recipient_id == message.recipient_id:
+        return bool(recipient_id)
+    user = recipient_id.partition("@")[0].partition(":")[0]
+    return numbers.compare_key(f"+{user}") == numbers.compare_key(message.to)
+
+
+def _unique(pairs: Sequence[tuple[ParkedReceipt, Message]]) -> list[tuple[ParkedReceipt, Message]]:
+    echoes = Counter(echo.pk for echo, _message in pairs)
+    messages = Counter(message.pk for _echo, message in pairs)
+    return [(echo, message) for echo, message in pairs if echoes[echo.pk] == 1 and messages[message.pk] == 1]
+
+
+def _move(echo: ParkedReceipt, message: Message) -> Move:
+    return Move(
+        message_id=message.pk,
+        to=Status.SUBMITTED,
+        at=echo.at,
+        provider_message_id=echo.provider_message_id,
+        recipient_id=echo.detail[RECIPIENT],
+        detail={"why": "echo"},
+    )

@@ -1,0 +1,231 @@
+"""What providers report: receipts move messages, those that come too early are parked, people's messages are kept.
+
+News may be repeated, in any order, and be taken in by several processes at once: the outcome is the same. Batches
+write each table in one order (messages, parked receipts, received messages, contacts; each sorted by its key), so
+two of them wait for each other but do not deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connection, transaction
+from psycopg.types.json import Jsonb
+
+from instances.models import Instance
+from instances.providers.base import InboundMessage, StatusEvent
+from messaging import echoes, numbers, status
+from messaging.models import Contact, FailureCode, ParkedReceipt, ReceivedMessage, Status
+from messaging.status import Move
+
+PARKED_FOR = timedelta(days=7)
+LOCK = 7_301  # pg_advisory_xact_lock: one process at a time goes through what is parked
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One piece of news, and when it reached us. Providers' own clocks are not trusted for order."""
+
+    instance: Instance
+    event: StatusEvent | InboundMessage
+    at: datetime
+
+
+def apply(arrivals: Sequence[Arrival]) -> None:
+    """Takes in news of any number of instances, in one transaction.
+
+    IntegrityError or DataError when an item cannot be stored; nothing is then kept of the batch.
+    """
+    receipts = [_receipt(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, StatusEvent)]
+    received = [_received(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, InboundMessage)]
+    contacts = [_contact(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, InboundMessage)]
+    with transaction.atomic():
+        _apply_or_park(receipts)
+        _keep(received)
+        _introduce(contacts)
+
+
+def apply_parked(*, now: datetime, limit: int = 500) -> int:
+    """Looks at up to `limit` parked receipts that are due: applies those whose message has its id by now.
+
+    One transaction; returns how many were applied. A receipt and the answer to its send may be written at the same
+    moment, neither seeing the other, so this runs again and again instead of once when an id is stored. Looks at a
+    receipt grow apart with its age, because most that wait long are of messages sent by others. After PARKED_FOR it
+    is dropped.
+    """
+    with transaction.atomic():
+        if not _alone():
+            return 0
+        proved = echoes.identify()
+        due = ParkedReceipt.objects.filter(next_look_at__lte=now).order_by("next_look_at")[:limit]
+        return proved + _apply_found(list(due), now)
+
+
+# --- receipts ---------------------------------------------------------------------------------------------
+
+_KNOWN = """
+SELECT m.instance_id, m.provider_message_id, m.id
+FROM unnest(%s::bigint[], %s::text[]) AS named (instance_id, provider_message_id)
+JOIN messaging_message m USING (instance_id, provider_message_id)
+"""
+
+# A provider may say the same twice and more the second time (Evolution: only its echo of a send has the text).
+_PARK = """
+INSERT INTO messaging_parkedreceipt AS known (instance_id, provider_message_id, status, detail, at, next_look_at)
+SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::jsonb[], %s::timestamptz[], %s::timestamptz[])
+ORDER BY 1, 2, 3
+ON CONFLICT (instance_id, provider_message_id, status) DO UPDATE SET detail = known.detail || excluded.detail
+WHERE NOT known.detail @> excluded.detail
+"""
+
+_LOOK_LATER = """
+UPDATE messaging_parkedreceipt
+SET next_look_at = %(now)s + least(greatest(%(now)s - at, interval '1 second'), interval '10 minutes')
+WHERE id = ANY(%(ids)s)
+"""
+
+
+def _receipt(instance: Instance, event: StatusEvent, at: datetime) -> ParkedReceipt:
+    detail = {
+        "code": event.code,
+        "reason": event.detail,
+        echoes.RECIPIENT: event.recipient_id,
+        echoes.TEXT: event.text,
+    }
+    return ParkedReceipt(
+        instance=instance,
+        provider_message_id=event.provider_message_id,
+        status=event.status,
+        detail={name: value for name, value in detail.items() if value},
+        at=at,
+        next_look_at=at,
+    )
+
+
+def _apply_or_park(receipts: Sequence[ParkedReceipt]) -> None:
+    if not receipts:
+        return
+    message_ids = _known(receipts)
+    known = [(receipt, message_ids.get(_key(receipt))) for receipt in receipts]
+    status.move(*(_move(receipt, message_id) for receipt, message_id in known if message_id))
+    _park([receipt for receipt, message_id in known if not message_id])
+
+
+def _park(receipts: Sequence[ParkedReceipt]) -> None:
+    parked: dict[tuple[int, str, str], ParkedReceipt] = {}
+    for receipt in receipts:
+        known = parked.setdefault((*_key(receipt), receipt.status), receipt)
+        known.detail |= receipt.detail
+    if not parked:
+        return
+    names = ("instance_id", "provider_message_id", "status", "detail", "at", "next_look_at")
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in parked.values()] for name in names}
+    columns["detail"] = [Jsonb(detail) for detail in columns["detail"]]
+    with connection.cursor() as cursor:
+        cursor.execute(_PARK, list(columns.values()))
+
+
+def _apply_found(parked: Sequence[ParkedReceipt], now: datetime) -> int:
+    if not parked:
+        return 0
+    message_ids = _known(parked)
+    found = [receipt for receipt in parked if _key(receipt) in message_ids]
+    status.move(*(_move(receipt, message_ids[_key(receipt)]) for receipt in found))
+    dropped = [receipt for receipt in parked if receipt.at < now - PARKED_FOR]
+    ParkedReceipt.objects.filter(pk__in=[receipt.pk for receipt in found + dropped]).delete()
+    with connection.cursor() as cursor:
+        cursor.execute(_LOOK_LATER, {"now": now, "ids": [receipt.pk for receipt in parked]})
+    return len(found)
+
+
+def _key(row: ParkedReceipt | ReceivedMessage) -> tuple[int, str]:
+    return row.instance_id, row.provider_message_id
+
+
+def _known(receipts: Sequence[ParkedReceipt]) -> Mapping[tuple[int, str], str]:
+    columns = [[row.instance_id for row in receipts], [row.provider_message_id for row in receipts]]
+    with connection.cursor() as cursor:
+        cursor.execute(_KNOWN, columns)
+        return {(instance_id, provider_id): pk for instance_id, provider_id, pk in cursor.fetchall()}
+
+
+def _move(receipt: ParkedReceipt, message_id: str) -> Move:
+    """The receipt as news for messaging/status.py, which decides whether it still changes anything."""
+    failed = receipt.status == Status.FAILED
+    return Move(
+        message_id=message_id,
+        to=receipt.status,
+        at=receipt.at,
+        failure_code=FailureCode.UNDELIVERABLE if failed else "",
+        failure_detail=receipt.detail.get("reason", "") if failed else "",
+        detail={name: receipt.detail[name] for name in ("code", "reason") if name in receipt.detail},
+    )
+
+
+def _alone() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
+        return bool(cursor.fetchone()[0])
+
+
+# --- people's messages ------------------------------------------------------------------------------------
+
+# What a tenant or an earlier message said of a person is kept: only blanks are filled in.
+_INTRODUCE = """
+INSERT INTO messaging_contact AS known (tenant_id, number, recipient_id, name, created_at)
+SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::timestamptz[]) ORDER BY 1, 2
+ON CONFLICT (tenant_id, number) DO UPDATE SET
+    recipient_id = CASE known.recipient_id WHEN '' THEN excluded.recipient_id ELSE known.recipient_id END,
+    name = CASE known.name WHEN '' THEN excluded.name ELSE known.name END
+WHERE '' IN (known.recipient_id, known.name)
+"""
+
+
+def _received(instance: Instance, message: InboundMessage, at: datetime) -> ReceivedMessage:
+    return ReceivedMessage(
+        tenant_id=instance.tenant_id,
+        instance=instance,
+        provider_message_id=message.provider_message_id,
+        sender_id=message.sender_id,
+        sender_number=_person(message.sender_number),
+        kind=message.kind[:40],
+        text=message.text,
+        raw=dict(message.raw),
+        at=message.at or at,
+    )
+
+
+def _contact(instance: Instance, message: InboundMessage, at: datetime) -> Contact:
+    return Contact(
+        tenant_id=instance.tenant_id,
+        number=_person(message.sender_number),
+        recipient_id=message.sender_id,
+        name=message.sender_name[:120],
+        created_at=message.at or at,
+    )
+
+
+def _person(number: str) -> str:
+    """The one form under which a number is on record: WhatsApp leaves out the ninth digit of many."""
+    return numbers.variants(number)[0]
+
+
+def _keep(received: Sequence[ReceivedMessage]) -> None:
+    ReceivedMessage.objects.bulk_create(sorted(received, key=_key), ignore_conflicts=True)
+
+
+def _introduce(contacts: Iterable[Contact]) -> None:
+    """Records who wrote. People whose number the provider hides have no contact: only their messages are kept."""
+    people: dict[tuple[int, str], Contact] = {}
+    for contact in contacts:
+        if contact.number:
+            known = people.setdefault((contact.tenant_id, contact.number), contact)
+            known.name = known.name or contact.name
+    if not people:
+        return
+    names = ("tenant_id", "number", "recipient_id", "name", "created_at")
+    with connection.cursor() as cursor:
+        cursor.execute(_INTRODUCE, [[getattr(row, name) for row in people.values()] for name in names])
