@@ -41,6 +41,8 @@ class State:
         root.mkdir(parents=True, exist_ok=True)
         # Root's database servers run under another account, which must get through.
         root.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        self.logs.mkdir(exist_ok=True)
+        self.logs.chmod(0o700)  # the demo's login is in there
         self.ports = PortBook(root / "ports.json")
 
     @classmethod
