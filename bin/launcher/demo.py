@@ -119,7 +119,10 @@ def timeline_line(event: Mapping[str, Any], offset: float) -> str:
     """One event of a message for the terminal; `offset` is in seconds since its first."""
     detail = event.get("detail") or ""
     text = detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False)
-    return f"    {offset:+8.3f} s  {event.get('status') or '':<11} {event['kind']:<18} {text[:90]}".rstrip()
+    status = event.get("status") if event.get("status") != event["kind"] else None
+    return "  ".join([f"    {offset:+8.3f} s", f"{event['kind']:<12}", *filter(None, [status, text])])[
+        :120
+    ].rstrip()
 
 
 def _why(message: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from launcher.errors import LauncherError, tail
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK = 0.1  # seconds between looks at the services
-FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 STEADY_AFTER = 60.0  # seconds of running after which earlier failures are forgotten
 START_FAILURES = 3  # failures in a row after which a service counts as unable to start
 
@@ -107,7 +107,7 @@ class Supervisor:
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (watched.failures - 1))
         watched.restart_at = time.monotonic() + delay
         service = watched.service
-        self._console.warn(f"{service.name} ended (exit code {service.exit_code}); restart in {delay:.0f} s")
+        self._console.warn(f"{service.name} ended (exit code {service.exit_code}); restart in {delay:g} s")
 
     def _restart(self, watched: _Watched) -> None:
         watched.restart_at = None

@@ -42,15 +42,12 @@ def test_curl_line_sends_the_demo_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        ({"kind": "accepted", "status": "queued"}, "      +1.500 s  queued      accepted"),
+        ({"kind": "queued", "status": "queued"}, "      +1.500 s  queued"),
         (
             {"kind": "held", "status": "queued", "detail": {"gate": "pace"}},
-            '      +1.500 s  queued      held               {"gate": "pace"}',
+            '      +1.500 s  held          queued  {"gate": "pace"}',
         ),
-        (
-            {"kind": "typing", "status": None, "detail": "3 s"},
-            "      +1.500 s              typing             3 s",
-        ),
+        ({"kind": "typing", "status": None, "detail": "3 s"}, "      +1.500 s  typing        3 s"),
     ],
 )
 def test_timeline_has_a_line_per_event(event: dict[str, Any], line: str) -> None:

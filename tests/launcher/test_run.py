@@ -19,7 +19,7 @@ def test_once_delivers_the_message_and_stops_everything(clone: Clone) -> None:
     done = clone.run("run", "--once")
 
     assert done.code == 0, done.output
-    assert "+0.800 s  read" in done.output
+    assert "+0.800 s  status        read" in done.output
     assert [name for name in PROCESSES if fingerprint(clone.pid(name))] == []
     assert {path.stem for path in (clone.root / "reports").glob("*.stopped")} == set(PROCESSES)
     assert all(_is_free(port) for port in clone.ports().values())
@@ -54,7 +54,7 @@ def test_restarts_a_killed_process_and_stops_all_on_sigterm(clone: Clone) -> Non
     worker = clone.pid("worker")
 
     os.kill(worker, signal.SIGKILL)
-    launch.wait_for("worker ended (exit code -9); restart in 1 s")
+    launch.wait_for("worker ended (exit code -9); restart in 0.5 s")
     wait_until(lambda: clone.pid("worker") != worker, "a new worker")
     launch.stop(signal.SIGTERM)
 

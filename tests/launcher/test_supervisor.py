@@ -75,13 +75,13 @@ def test_restarts_a_service_each_time_it_ends_with_growing_delay(
     supervisor.start(service)
 
     service.running = False
-    supervisor.sleep(0.9)
+    supervisor.sleep(0.4)
     assert service.starts == 1
     supervisor.sleep(0.3)
     assert service.starts == 2
 
     service.running = False
-    supervisor.sleep(1.9)
+    supervisor.sleep(0.9)
     assert service.starts == 2
     supervisor.sleep(0.3)
     assert service.starts == 3

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import standin
 
 STEPS = ("queued", "sending", "submitted", "delivered", "read")
-STEP_SECONDS = 0.2
+STEP_SECONDS = 0.05
 WHY = "The instance is closed."
 
 accepted_at: list[float] = []
