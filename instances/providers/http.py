@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 import time
 from functools import cache
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -41,7 +41,7 @@ class _BodyTooLarge(OSError):
 
 
 class AsyncHttp:
-    """A pool of connections for one event loop. Follows no redirect, repeats nothing, ignores proxy settings."""
+    """A pool of connections for one event loop. Follows no redirect, repeats no POST, ignores proxy settings."""
 
     def __init__(self, *, connections: int = 100) -> None:
         limits = httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS)
@@ -60,9 +60,9 @@ class AsyncHttp:
                 answer = await self._exchange(call.request)
         except FAILURES as error:
             failure = _failure(error, sends=call.sends)
-            _log(call.request, started, code=failure.code, error=type(error).__name__)
+            _log(logging.WARNING, call.request, started, code=failure.code, error=type(error).__name__)
             raise failure from error
-        _log(call.request, started, status=answer.status)
+        _log(logging.DEBUG, call.request, started, status=answer.status)
         return call.read(answer)
 
     async def aclose(self) -> None:
@@ -138,12 +138,13 @@ def _never_left(error: Exception) -> bool:
     return isinstance(error.__cause__ or error, NEVER_LEFT) or isinstance(error, httpx.InvalidURL)
 
 
-def _log(request: Request, started: float, **result: Any) -> None:
+def _log(level: int, request: Request, started: float, **result: Any) -> None:
     """One line for each call, without headers, query or body."""
-    log.debug(
+    log.log(
+        level,
         "provider.call",
         method=request.method,
-        path=urlsplit(request.url).path,
+        url=request.url.partition("?")[0],
         seconds=round(time.monotonic() - started, 3),
         **result,
     )
