@@ -146,9 +146,9 @@ def _key(row: ParkedReceipt | ReceivedMessage) -> tuple[int, str]:
 
 
 def _known(receipts: Sequence[ParkedReceipt]) -> Mapping[tuple[int, str], str]:
-    columns = [[row.instance_id for row in receipts], [row.provider_message_id for row in receipts]]
+    instance_ids, provider_ids = zip(*map(_key, receipts), strict=True)
     with connection.cursor() as cursor:
-        cursor.execute(_KNOWN, columns)
+        cursor.execute(_KNOWN, [list(instance_ids), list(provider_ids)])
         return {(instance_id, provider_id): pk for instance_id, provider_id, pk in cursor.fetchall()}
 
 

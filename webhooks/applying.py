@@ -1,0 +1,149 @@
+"""Applies stored calls in batches, each exactly once: its changes and its `applied_at` are one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+from django.db import OperationalError, transaction
+
+from instances import connecting
+from instances.models import Instance
+from instances.providers import provider_for
+from instances.providers.base import ConnectionEvent, Event, InboundMessage, Pairing, StatusEvent
+from messaging import receiving
+from messaging.receiving import Arrival
+from webhooks.models import InboundCall
+
+log = structlog.get_logger(__name__)
+
+BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A call and what its provider says it means."""
+
+    call: InboundCall
+    instance: Instance
+    events: Sequence[Event]
+
+
+def apply_pending(*, now: datetime, limit: int = BATCH) -> int:
+    """Applies up to `limit` stored calls, oldest first. Returns how many are done with, so 0 means: nothing waits.
+
+    Several processes may do it at once: each takes rows that no other holds. A call that cannot be applied keeps its
+    `error` and fails no other; one that the database could not serve now stays for the next time. Raises
+    OperationalError when the database is away: then nothing was applied.
+    """
+    with transaction.atomic():
+        calls = _take(limit)
+        if not calls:
+            return 0
+        parsed, errors = _parse(calls)
+        later = _apply_together(parsed, errors)
+        done = [call for call in calls if call.pk not in later]
+        _close(done, errors, now)
+    return len(done)
+
+
+def _take(limit: int) -> list[InboundCall]:
+    waiting = InboundCall.objects.filter(applied_at=None).order_by("id")
+    return list(waiting.select_for_update(skip_locked=True)[:limit])
+
+
+def _parse(calls: Sequence[InboundCall]) -> tuple[list[_Parsed], dict[int, str]]:
+    """What each call means, and by call id why it means nothing."""
+    # Without the secrets, which would be decrypted for nothing.
+    instances = Instance.objects.defer("hook_token", "credentials").in_bulk({c.instance_id for c in calls})
+    parsed: list[_Parsed] = []
+    errors: dict[int, str] = {}
+    for call in calls:
+        instance = instances[call.instance_id]
+        try:
+            events = provider_for(instance).parse(json.loads(bytes(call.body)))
+        except Exception as error:  # whatever a provider sends and a parser makes of it
+            errors[call.pk] = _report(call, error)
+        else:
+            parsed.append(_Parsed(call, instance, events))
+    return parsed, errors
+
+
+def _apply_together(parsed: Sequence[_Parsed], errors: dict[int, str]) -> set[int]:
+    """Applies all at once or, when that fails, one by one, adding to `errors`. Returns the calls left for later."""
+    try:
+        with transaction.atomic():
+            _apply(parsed)
+    except Exception as error:
+        log.warning("webhooks.applying.batch_failed", calls=len(parsed), reason=_reason(error))
+        return {one.call.pk for one in parsed if not _apply_alone(one, errors)}
+    return set()
+
+
+def _apply_alone(parsed: _Parsed, errors: dict[int, str]) -> bool:
+    """False when the call is to be tried again: a deadlock or a timeout says nothing about the call."""
+    try:
+        with transaction.atomic():
+            _apply([parsed])
+    except OperationalError as error:
+        log.warning("webhooks.applying.postponed", call=parsed.call.pk, reason=_reason(error))
+        return False
+    except Exception as error:
+        errors[parsed.call.pk] = _report(parsed.call, error)
+    return True
+
+
+def _apply(parsed: Sequence[_Parsed]) -> None:
+    arrivals = [
+        Arrival(one.instance, event, one.call.received_at)
+        for one in parsed
+        for event in one.events
+        if isinstance(event, StatusEvent | InboundMessage)
+    ]
+    receiving.apply(arrivals)
+    _apply_connections(parsed)
+
+
+def _apply_connections(parsed: Sequence[_Parsed]) -> None:
+    """Unlike receipts, these depend on their order: an instance's are applied as they came, never after newer ones."""
+    news = [
+        (one, event)
+        for one in sorted(parsed, key=lambda one: (one.instance.pk, one.call.pk))
+        for event in one.events
+        if isinstance(event, ConnectionEvent | Pairing)
+    ]
+    if not news:
+        return
+    _lock_instances({one.instance.pk for one, _event in news})
+    for one, event in news:
+        if not _overtaken(one.call):
+            connecting.apply_connection(instance=one.instance, event=event, now=one.call.received_at)
+
+
+def _lock_instances(ids: Collection[int]) -> None:
+    # Another process may hold newer calls of the same instance; whoever is second sees what the first applied.
+    # Sorted, so that two batches do not deadlock; not against the foreign keys of messages being accepted.
+    list(Instance.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").values("pk"))
+
+
+def _overtaken(call: InboundCall) -> bool:
+    newer = InboundCall.objects.filter(instance=call.instance_id, event=call.event, pk__gt=call.pk)
+    return newer.filter(applied_at__isnull=False, error="").exists()
+
+
+def _close(calls: Iterable[InboundCall], errors: Mapping[int, str], now: datetime) -> None:
+    InboundCall.objects.filter(pk__in=[call.pk for call in calls]).update(applied_at=now, error="")
+    for pk, error in errors.items():
+        InboundCall.objects.filter(pk=pk).update(error=error)
+
+
+def _report(call: InboundCall, error: Exception) -> str:
+    log.error("webhooks.applying.failed", call=call.pk, instance=call.instance_id, reason=_reason(error))
+    return _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
