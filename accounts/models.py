@@ -9,6 +9,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
@@ -89,11 +90,14 @@ class Tenant(models.Model):
 
 
 class Project(models.Model):
-    """A tenant's application or brand. Projects on one instance get fair turns."""
+    """A tenant's application or brand. Projects on one instance take turns, in proportion to their weights."""
 
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="projects")
     name = models.CharField(_("name"), max_length=120)
     slug = models.SlugField(_("slug"), max_length=60)
+    weight = models.PositiveSmallIntegerField(
+        _("weight"), default=1, validators=[MinValueValidator(1), MaxValueValidator(100)]
+    )
     created_at = models.DateTimeField(_("created"), default=timezone.now)
 
     class Meta:

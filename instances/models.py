@@ -83,6 +83,9 @@ class Instance(models.Model):
     concurrency = models.PositiveSmallIntegerField(
         _("sends at once"), default=1, validators=[MinValueValidator(1), MaxValueValidator(5)]
     )
+    daily_cap = models.PositiveIntegerField(_("most a day"), null=True, blank=True)
+    # A new number that sends much is banned: from this day on it may send a little more each day (messaging/gates.py).
+    warm_up_from = models.DateField(_("warming up since"), null=True, blank=True)
     typing_ms = models.PositiveIntegerField(
         _("typing (ms)"), default=1200, validators=[MaxValueValidator(5000)]
     )
@@ -125,15 +128,38 @@ class Instance(models.Model):
 class Lane(models.Model):
     """The narrow hot row of an instance: what is in flight and when the next send may start.
 
-    Apart from Instance, because it changes at every send. Only messaging/sending.py writes it.
+    Apart from Instance, because it changes at every send. Only messaging/claiming.py and settling.py write it.
     """
 
     instance = models.OneToOneField(Instance, models.CASCADE, primary_key=True, related_name="lane")
     in_flight = models.SmallIntegerField(default=0)
     next_send_at = models.DateTimeField(default=timezone.now)
+    next_urgent_at = models.DateTimeField(default=timezone.now)
+    turn = models.FloatField(default=0)  # the fair queue's clock, see messaging.models.ProjectTurn
+    sent_on = models.DateField(null=True)
+    sent_count = models.PositiveIntegerField(default=0)  # on that day of the tenant's calendar
 
     def __str__(self) -> str:
         return f"lane {self.instance_id}"
+
+
+class Breaker(models.Model):
+    """The circuit breaker of a provider's endpoint. In the database, so that all processes agree.
+
+    Closed while `open_until` is NULL. Only instances/breaking.py writes it.
+    """
+
+    server = models.OneToOneField(EvolutionServer, models.CASCADE, primary_key=True, related_name="breaker")
+    failures = models.PositiveIntegerField(_("failures in a row"), default=0)
+    open_until = models.DateTimeField(_("open until"), null=True, blank=True)
+    probe_until = models.DateTimeField(_("probing until"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("circuit breaker")
+        verbose_name_plural = _("circuit breakers")
+
+    def __str__(self) -> str:
+        return f"breaker of {self.server_id}"
 
 
 class DefaultInstance(models.Model):

@@ -24,8 +24,9 @@ from django.utils import timezone
 from instances.providers import PROVIDERS
 from instances.providers.base import Outcome, ProviderError, Receipt
 from instances.providers.http import AsyncHttp
-from messaging import gates, sending
-from messaging.sending import Claim, Settlement
+from messaging import gates
+from messaging.claiming import Claim, claim
+from messaging.settling import Settlement, settle
 
 log = structlog.get_logger(__name__)
 
@@ -92,15 +93,16 @@ class Dispatcher:
     def _run_claimer(self) -> None:
         while (batch := self._next_batch()) is not None:
             try:
-                claims = sending.claim(batch, now=self._clock())
+                claims = claim(batch, now=self._clock())
             except Exception:
                 log.exception("dispatcher.claim_failed", instances=len(batch))
                 self._pause_after_failure()
                 self._give_back(len(batch), again=batch)
                 continue
             self._give_back(len(batch) - len(claims))
-            for claim in claims:
-                self._loop.call_soon_threadsafe(self._begin, claim)
+            self.wake(*(each.instance_id for each in claims if each.more))
+            for each in claims:
+                self._loop.call_soon_threadsafe(self._begin, each)
 
     def _next_batch(self) -> list[int] | None:
         """Up to as many woken instances as there are free slots, which they occupy; None when stopping."""
@@ -187,7 +189,7 @@ class Dispatcher:
         """Tries until it is written. If the process dies first, the leases end and the messages are looked up."""
         while True:
             try:
-                sending.settle(batch, now=self._clock())
+                settle(batch, now=self._clock())
                 return
             except Exception:
                 log.exception("dispatcher.settle_failed", messages=len(batch))

@@ -169,6 +169,10 @@ class Message(models.Model):
     attempts = models.PositiveSmallIntegerField(_("attempts"), default=0)
     attempted_at = models.DateTimeField(_("last attempt"), null=True, blank=True)
     held_by = models.CharField(_("held by"), max_length=20, blank=True)
+    late = models.BooleanField(_("found late"), default=False)  # by reconciling; no pace after it
+    expected_at = models.DateTimeField(
+        _("expected"), null=True, blank=True
+    )  # the forecast when it was accepted
 
     # who is sending it now; cleared when settled, whatever a receipt did to the status meanwhile
     lease_token = models.UUIDField(null=True, editable=False)
@@ -195,7 +199,7 @@ class Message(models.Model):
             models.Index(
                 fields=["tenant", "environment", "-created_at", "-id"], name="message_list"
             ),  # the API's list
-            models.Index(  # sending.claim()
+            models.Index(  # claiming.claim()
                 "instance",
                 models.F("urgent").desc(),
                 "project",
@@ -204,12 +208,12 @@ class Message(models.Model):
                 name="message_ready",
                 condition=models.Q(status="queued", next_attempt_at__isnull=True),
             ),
-            models.Index(  # sending.promote()
+            models.Index(  # pulse.promote()
                 "next_attempt_at",
                 name="message_waiting",
                 condition=models.Q(status="queued", next_attempt_at__isnull=False),
             ),
-            models.Index(  # reconciling.ask_unconfirmed()
+            models.Index(  # reconciling.look_up_unconfirmed()
                 "next_attempt_at", name="message_unconfirmed", condition=models.Q(status="unconfirmed")
             ),
             models.Index(  # reconciling.release_expired_leases()
@@ -271,11 +275,15 @@ class MessageEvent(EventRow):
 
 
 class ProjectTurn(models.Model):
-    """When a project last had its turn on an instance: what makes the queue fair between projects."""
+    """How far a project has got on an instance: what makes the queue fair between projects.
+
+    Start-time fair queueing: `turn` grows by 1/weight with each message sent, and the project with the smallest
+    goes next. A project that was idle starts at the lane's own clock, so it cannot save up turns.
+    """
 
     instance = models.ForeignKey(Instance, models.CASCADE, related_name="+", db_index=False)
     project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)
-    served_at = models.DateTimeField()
+    turn = models.FloatField(default=0)
 
     class Meta:
         constraints = [models.UniqueConstraint("instance", "project", name="project_turn_unique")]
@@ -299,6 +307,31 @@ class IdempotencyKey(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class UnknownPolicy(models.Model):
+    """What a tenant wants for messages whose outcome stays unknown: `fail` unless a row says `resend`.
+
+    Only one-time codes may be sent again: a second code does no harm, a second invoice does.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="unknown_policies")
+    category = models.CharField(_("category"), max_length=10, choices=Category.choices, default=Category.OTP)
+    resend = models.BooleanField(_("send again"), default=False)
+
+    class Meta:
+        verbose_name = _("policy for unknown outcomes")
+        verbose_name_plural = _("policies for unknown outcomes")
+        constraints = [
+            models.UniqueConstraint("tenant", "category", name="unknown_policy_unique"),
+            models.CheckConstraint(
+                condition=models.Q(category=Category.OTP) | models.Q(resend=False),
+                name="unknown_policy_resends_only_otp",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.category}: {'resend' if self.resend else 'fail'}"
 
 
 class ParkedReceipt(models.Model):

@@ -27,12 +27,16 @@ UPDATE messaging_message SET next_attempt_at = NULL WHERE id IN (
 _DUE = """
 SELECT lane.instance_id FROM instances_lane lane
 JOIN instances_instance i ON i.id = lane.instance_id
+LEFT JOIN instances_breaker b ON b.server_id = i.server_id
 CROSS JOIN LATERAL (
-    SELECT 1 FROM messaging_message m
-    WHERE m.instance_id = lane.instance_id AND m.status = 'queued' AND m.next_attempt_at IS NULL LIMIT 1
+    SELECT m.urgent FROM messaging_message m
+    WHERE m.instance_id = lane.instance_id AND m.status = 'queued' AND m.next_attempt_at IS NULL
+    ORDER BY m.urgent DESC LIMIT 1
 ) AS work
-WHERE i.status = 'open' AND NOT i.paused AND lane.in_flight < i.concurrency AND lane.next_send_at <= %s
-ORDER BY lane.next_send_at LIMIT %s
+WHERE i.status = 'open' AND NOT i.paused AND lane.in_flight < i.concurrency
+  AND (lane.next_send_at <= %(now)s OR (work.urgent AND lane.next_urgent_at <= %(now)s))
+  AND (b.open_until IS NULL OR b.open_until <= %(now)s)
+ORDER BY lane.next_send_at LIMIT %(limit)s
 """
 
 
@@ -43,7 +47,7 @@ def beat(*, now: datetime) -> int:
         if not cursor.fetchone()[0]:
             return 0
         promote(now=now)
-        cursor.execute(_DUE, [now, WOKEN_AT_ONCE])
+        cursor.execute(_DUE, {"now": now, "limit": WOKEN_AT_ONCE})
         due = [row[0] for row in cursor.fetchall()]
     return wake_all(due)
 

@@ -17,8 +17,9 @@ from instances.accounts import account_of
 from instances.providers import PROVIDERS
 from instances.providers.base import Finding, Found, OutboundMessage, ProviderError
 from instances.providers.http import perform
-from messaging import sending, status
+from messaging import status
 from messaging.models import FailureCode, Message, Status
+from messaging.settling import vacate
 from messaging.status import Move
 
 log = structlog.get_logger(__name__)
@@ -92,7 +93,7 @@ def _release_batch(rows: list[Any], now: datetime) -> int:
         for message_id, _instance_id, token in rows
     ]
     released = status.move(*moves).released
-    sending.vacate(instance_id for _id, instance_id, token in rows if token in released)
+    vacate(instance_id for _id, instance_id, token in rows if token in released)
     return len(released)
 
 

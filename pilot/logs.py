@@ -52,5 +52,5 @@ def logging_settings(*, level: str, json: bool) -> dict[str, Any]:
         "formatters": {"lines": formatter},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "root": {"handlers": ["console"], "level": level},
-        "loggers": {"httpx": {"level": "WARNING"}, "celery.app.trace": {"level": "WARNING"}},
+        "loggers": {"httpx": {"level": "WARNING"}, "celery.app.trace": {"level": "WARNING"}, "celery.worker.strategy": {"level": "WARNING"}},
     }

@@ -9,7 +9,7 @@ import instances.api.urls
 import instances.dashboard
 import messaging.api.urls
 import messaging.dashboard
-from pilot import errors
+from pilot import errors, probes
 
 dashboard = [
     *accounts.dashboard.urlpatterns,
@@ -26,9 +26,13 @@ api = [
 ]
 
 urlpatterns = [
+    path("livez", probes.livez),
+    path("readyz", probes.readyz),
+    path("health", probes.report),
     path("api/", include((api, "api"))),
     path("", include((dashboard, "dashboard"))),
     path("accounts/", include("allauth.urls")),
+    path("hooks/", include("webhooks.urls")),
     path("language/", include("django.conf.urls.i18n")),
     path("admin/", admin.site.urls),
 ]

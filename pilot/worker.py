@@ -62,11 +62,14 @@ class InstanceQueues(bootsteps.StartStopStep):
 
     def start(self, consumer: Any) -> None:
         self.consumer = consumer
+        if not self.wanted:
+            self._read()  # once: a worker that says "ready" is already subscribed
         self._apply()
         if self.thread is None:
             self.thread = threading.Thread(target=self._watch, name="instance-queues", daemon=True)
             self.thread.start()
         self.beat = consumer.timer.call_repeatedly(HEARTBEAT_SECONDS, self._send_heartbeat)
+        consumer.call_soon(self._send_heartbeat)
 
     def stop(self, consumer: Any) -> None:
         self.consumer = None

@@ -62,7 +62,9 @@ def make_instance(tenant: Tenant | None = None, **fields: Any) -> Instance:
     if "server" not in values:
         values["server"] = make_server()
     instance = Instance.objects.create(**values)
-    Lane.objects.create(instance=instance, next_send_at=NOW - timedelta(hours=1))
+    Lane.objects.create(
+        instance=instance, next_send_at=NOW - timedelta(hours=1), next_urgent_at=NOW - timedelta(hours=1)
+    )
     return instance
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from instances.models import InstanceStatus, Lane
 from instances.providers.base import Outcome, ProviderError, Receipt
-from messaging import gates, sending
+from messaging import gates, settling
+from messaging.claiming import Claim, claim
 from messaging.models import Message, MessageEvent, Status
-from messaging.sending import Claim, Settlement
+from messaging.settling import Settlement
 from messaging.status import Move, move
 from tests.factories import NOW, make_instance, make_message
 
@@ -22,12 +23,12 @@ ACCEPTED = Receipt(provider_message_id="3EB0AA", recipient_id="551199@s.whatsapp
 
 def claimed(**fields: Any) -> tuple[Message, Claim]:
     message = make_message(**fields)
-    (claim,) = sending.claim([message.instance_id], now=NOW)
-    return message, claim
+    (each,) = claim([message.instance_id], now=NOW)
+    return message, each
 
 
-def settle(claim: Claim, result: Any) -> None:
-    sending.settle([Settlement(claim, result)], now=NOW)
+def settle(each: Claim, result: Any) -> None:
+    settling.settle([Settlement(each, result)], now=NOW)
 
 
 def error(outcome: Outcome, code: str = "rejected", **fields: Any) -> ProviderError:
@@ -39,9 +40,9 @@ def in_flight(message: Message) -> int:
 
 
 def test_accepted_becomes_submitted_with_the_providers_ids() -> None:
-    message, claim = claimed()
+    message, each = claimed()
 
-    settle(claim, ACCEPTED)
+    settle(each, ACCEPTED)
 
     message.refresh_from_db()
     assert (message.status, message.submitted_at) == (Status.SUBMITTED, NOW)
@@ -54,9 +55,9 @@ def test_accepted_becomes_submitted_with_the_providers_ids() -> None:
     [("not_on_whatsapp", "not_on_whatsapp"), ("rejected", "rejected"), ("unheard_of", "rejected")],
 )
 def test_rejected_fails_with_a_code_of_the_closed_list(code: str, failure: str) -> None:
-    message, claim = claimed()
+    message, each = claimed()
 
-    settle(claim, error(Outcome.REJECTED, code))
+    settle(each, error(Outcome.REJECTED, code))
 
     message.refresh_from_db()
     assert (message.status, message.failure_code, message.failed_at) == (Status.FAILED, failure, NOW)
@@ -64,9 +65,9 @@ def test_rejected_fails_with_a_code_of_the_closed_list(code: str, failure: str) 
 
 
 def test_retry_waits_in_the_queue_with_back_off() -> None:
-    message, claim = claimed()
+    message, each = claimed()
 
-    settle(claim, error(Outcome.RETRY))
+    settle(each, error(Outcome.RETRY))
 
     message.refresh_from_db()
     assert (message.status, message.attempts, in_flight(message)) == (Status.QUEUED, 1, 0)
@@ -77,59 +78,59 @@ def test_retry_waits_in_the_queue_with_back_off() -> None:
 
 
 def test_retry_ends_with_the_tenth_attempt() -> None:
-    message, claim = claimed(attempts=9)
+    message, each = claimed(attempts=9)
 
-    settle(claim, error(Outcome.RETRY))
+    settle(each, error(Outcome.RETRY))
 
     message.refresh_from_db()
     assert (message.status, message.failure_code) == (Status.FAILED, "attempts_exhausted")
 
 
 def test_retry_past_the_deadline_is_no_retry() -> None:
-    message, claim = claimed(deliver_until=NOW + timedelta(seconds=10))
+    message, each = claimed(deliver_until=NOW + timedelta(seconds=10))
 
-    settle(claim, error(Outcome.RETRY))
+    settle(each, error(Outcome.RETRY))
 
     message.refresh_from_db()
     assert (message.status, message.failure_code) == (Status.FAILED, "expired")
 
 
 def test_instance_down_costs_no_attempt_and_closes_the_gate() -> None:
-    message, claim = claimed()
+    message, each = claimed()
 
-    settle(claim, error(Outcome.INSTANCE_DOWN, "instance_disconnected"))
+    settle(each, error(Outcome.INSTANCE_DOWN, "instance_disconnected"))
 
     message.refresh_from_db()
     assert (message.status, message.attempts, message.next_attempt_at) == (Status.QUEUED, 0, None)
     assert message.instance.status == InstanceStatus.DEGRADED
-    assert sending.claim([message.instance_id], now=NOW) == []
+    assert claim([message.instance_id], now=NOW) == []
 
 
 def test_unknown_is_unconfirmed_and_never_queued() -> None:
-    message, claim = claimed()
+    message, each = claimed()
 
-    settle(claim, error(Outcome.UNKNOWN, "no_answer"))
+    settle(each, error(Outcome.UNKNOWN, "no_answer"))
 
     message.refresh_from_db()
     assert (message.status, in_flight(message)) == (Status.UNCONFIRMED, 0)
-    assert message.next_attempt_at == NOW + sending.FIRST_LOOK_UP
-    assert sending.claim([message.instance_id], now=NOW + timedelta(minutes=1)) == []
+    assert message.next_attempt_at == NOW + settling.FIRST_LOOK_UP
+    assert claim([message.instance_id], now=NOW + timedelta(minutes=1)) == []
 
 
 def test_a_deadline_that_passes_before_the_call_fails_the_message() -> None:
-    message, claim = claimed()
+    message, each = claimed()
 
-    settle(claim, gates.Refusal("deadline", "expired"))
+    settle(each, gates.Refusal("deadline", "expired"))
 
     message.refresh_from_db()
     assert (message.status, message.failure_code, in_flight(message)) == (Status.FAILED, "expired", 0)
 
 
 def test_a_receipt_that_overtakes_the_answer_is_not_undone() -> None:
-    message, claim = claimed()
+    message, each = claimed()
     move(Move(message_id=message.pk, to=Status.DELIVERED, at=NOW))
 
-    settle(claim, ACCEPTED)
+    settle(each, ACCEPTED)
 
     message.refresh_from_db()
     assert (message.status, message.provider_message_id) == (Status.DELIVERED, "3EB0AA")
@@ -138,11 +139,11 @@ def test_a_receipt_that_overtakes_the_answer_is_not_undone() -> None:
 
 def test_settling_twice_frees_the_lane_once() -> None:
     instance = make_instance(concurrency=2)
-    _first, claim = claimed(instance=instance)
+    _first, each = claimed(instance=instance)
     _second, _other = claimed(instance=instance)
 
-    settle(claim, ACCEPTED)
-    settle(claim, ACCEPTED)
+    settle(each, ACCEPTED)
+    settle(each, ACCEPTED)
 
     assert Lane.objects.get(instance=instance).in_flight == 1
 
@@ -152,7 +153,7 @@ def test_one_provider_id_for_two_messages_does_not_lose_either() -> None:
     first, one = claimed(instance=instance)
     second, two = claimed(instance=instance)
 
-    sending.settle([Settlement(one, ACCEPTED), Settlement(two, ACCEPTED)], now=NOW)
+    settling.settle([Settlement(one, ACCEPTED), Settlement(two, ACCEPTED)], now=NOW)
 
     first.refresh_from_db(), second.refresh_from_db()
     assert (first.status, second.status) == (Status.SUBMITTED, Status.SUBMITTED)

@@ -1,0 +1,387 @@
+"""Claim: which messages may be sent now, by this process and no other.
+
+One transaction over many instances, and no I/O. Lanes are locked first, so what is in flight, the pace and the turns
+are seen as they are; a lane that another process is claiming from is left to it. The lease in the row, not a lock in
+Redis, then says who is sending.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from uuid import UUID, uuid4
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import connection, transaction
+from psycopg.types.json import Jsonb
+
+from instances import breaking
+from instances.accounts import account_of
+from instances.models import Lane
+from instances.providers.base import Account, OutboundMessage
+from messaging import gates, status
+from messaging.gates import Hold, LaneState, Refusal
+from messaging.models import Status
+from messaging.rendering import buttons_of
+from messaging.status import Move
+
+HELD_AT_ONCE = 200
+RESTS = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A message that this process, and no other, may now send."""
+
+    message: OutboundMessage
+    account: Account
+    provider: str
+    instance_id: int
+    server_id: int | None
+    lease_token: UUID
+    attempt: int
+    deliver_until: datetime
+    typing_ms: int
+    more: bool  # whether the lane may take another message at once
+
+
+_LANES = """
+SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.turn, lane.sent_on,
+       lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds, i.pace_most_seconds,
+       i.urgent_gap_seconds, i.daily_cap, i.warm_up_from, i.typing_ms, i.provider, i.server_id, t.time_zone,
+       b.open_until, b.probe_until
+FROM instances_lane lane
+JOIN instances_instance i ON i.id = lane.instance_id
+JOIN accounts_tenant t ON t.id = i.tenant_id
+LEFT JOIN instances_breaker b ON b.server_id = i.server_id
+WHERE lane.instance_id = ANY(%s)
+ORDER BY lane.instance_id
+FOR UPDATE OF lane SKIP LOCKED
+"""
+
+# The next message of each instance: urgent first; then the project whose turn it is; then the earliest deadline; then
+# age. Projects are found by a loose scan of the ready index, so the cost grows with the projects that have work, not
+# with the queue. Both terms of that index's predicate stand as literals everywhere: with the status as a parameter the
+# generic plan is a scan of the whole table.
+_PICK = """
+SELECT pick.* FROM unnest(%s::bigint[], %s::boolean[], %s::float8[]) AS lane (instance_id, only_urgent, turn)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE top AS (
+        SELECT urgent FROM messaging_message
+        WHERE instance_id = lane.instance_id AND status = 'queued' AND next_attempt_at IS NULL
+        ORDER BY urgent DESC LIMIT 1
+    ), waiting AS (
+        (SELECT project_id FROM messaging_message
+         WHERE instance_id = lane.instance_id AND urgent = (SELECT urgent FROM top)
+           AND status = 'queued' AND next_attempt_at IS NULL
+         ORDER BY project_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT m.project_id FROM messaging_message m
+                WHERE m.instance_id = lane.instance_id AND m.urgent = (SELECT urgent FROM top)
+                  AND m.status = 'queued' AND m.next_attempt_at IS NULL AND m.project_id > waiting.project_id
+                ORDER BY m.project_id LIMIT 1)
+        FROM waiting WHERE waiting.project_id IS NOT NULL
+    ), turn AS (
+        SELECT waiting.project_id, greatest(coalesce(t.turn, 0), lane.turn) AS start
+        FROM waiting
+        LEFT JOIN messaging_projectturn t
+               ON t.instance_id = lane.instance_id AND t.project_id = waiting.project_id
+        WHERE waiting.project_id IS NOT NULL
+        ORDER BY start, coalesce(t.turn, 0), waiting.project_id LIMIT 1
+    )
+    SELECT m.instance_id, m.id, m.project_id, turn.start, p.weight, m.urgent, m.late, m.deliver_until, m.attempts,
+           m."to", m.recipient_id, m.content,
+           EXISTS (SELECT FROM messaging_optin o WHERE o.tenant_id = m.tenant_id AND o.number = m."to"
+                   AND o.revoked_at IS NOT NULL) AS opted_out
+    FROM messaging_message m, turn, accounts_project p
+    WHERE m.instance_id = lane.instance_id AND m.urgent = (SELECT urgent FROM top)
+      AND m.project_id = (SELECT project_id FROM turn) AND p.id = m.project_id
+      AND m.status = 'queued' AND m.next_attempt_at IS NULL
+      AND ((SELECT urgent FROM top) OR NOT lane.only_urgent)
+    ORDER BY m.deliver_until, m.id LIMIT 1
+    FOR UPDATE OF m SKIP LOCKED
+) AS pick
+"""
+
+_TAKE_TURNS = """
+INSERT INTO messaging_projectturn (instance_id, project_id, turn)
+SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS t (instance_id, project_id, turn) ORDER BY 1, 2
+ON CONFLICT (instance_id, project_id) DO UPDATE SET turn = excluded.turn
+"""
+
+_OCCUPY = """
+UPDATE instances_lane lane SET in_flight = lane.in_flight + 1, next_send_at = taken.next_send_at,
+       next_urgent_at = taken.next_urgent_at, turn = taken.turn, sent_on = taken.sent_on,
+       sent_count = CASE WHEN lane.sent_on = taken.sent_on THEN lane.sent_count ELSE 0 END + 1
+FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::date[])
+     AS taken (instance_id, next_send_at, next_urgent_at, turn, sent_on)
+WHERE lane.instance_id = taken.instance_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """An instance's lane and settings, in the order of _LANES."""
+
+    instance_id: int
+    in_flight: int
+    next_send_at: datetime
+    next_urgent_at: datetime
+    turn: float
+    sent_on: date | None
+    sent_count: int
+    status: str
+    paused: bool
+    concurrency: int
+    pace_least_seconds: float
+    pace_most_seconds: float
+    urgent_gap_seconds: float
+    daily_cap: int | None
+    warm_up_from: date | None
+    typing_ms: int
+    provider: str
+    server_id: int | None
+    time_zone: str
+    breaker_open_until: datetime | None
+    breaker_probe_until: datetime | None
+
+    def gate(self, *, now: datetime, urgent: bool) -> Hold | None:
+        names = LaneState.__dataclass_fields__
+        return gates.lane_gate(
+            LaneState(**{name: getattr(self, name) for name in names}), now=now, urgent=urgent
+        )
+
+    def half_open(self) -> bool:
+        return self.breaker_open_until is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    """The next message of a lane, in the order of _PICK."""
+
+    instance_id: int
+    id: str
+    project_id: int
+    start: float
+    weight: int
+    urgent: bool
+    late: bool
+    deliver_until: datetime
+    attempts: int
+    to: str
+    recipient_id: str
+    content: str  # JSON: Django hands out jsonb of plain cursors as text
+    opted_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A message that passed, and what its lane looks like after it."""
+
+    picked: _Picked
+    lane: _Lane
+    next_send_at: datetime
+    next_urgent_at: datetime
+    sent_on: date
+
+    @classmethod
+    def of(cls, picked: _Picked, lane: _Lane, now: datetime) -> _Taken:
+        gap = now + timedelta(seconds=lane.urgent_gap_seconds)
+        pace = now + timedelta(seconds=random.uniform(lane.pace_least_seconds, lane.pace_most_seconds))
+        # An urgent message goes between the others: it may delay the next one by its gap, never bring it forward.
+        after_urgent = max(lane.next_send_at, gap)
+        next_send_at = now if picked.late else after_urgent if picked.urgent else pace
+        today = now.astimezone(ZoneInfo(lane.time_zone)).date()
+        return cls(picked, lane, next_send_at, now if picked.late else gap, today)
+
+    def more(self, now: datetime) -> bool:
+        return self.lane.in_flight + 1 < self.lane.concurrency and self.next_send_at <= now
+
+
+def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
+    """Takes at most one due message for each of `instance_ids` and makes it `sending`, under a fresh lease.
+
+    Messages that a gate refuses become `failed` on the way; holds are told in the timeline, once per reason.
+    """
+    with transaction.atomic():
+        lanes = _lock_lanes(instance_ids)
+        passing = _pass_lanes(lanes, now)
+        picked = _pick(passing)
+        _give_back_probes(passing, picked)
+        passed = _refuse_or_pass(picked, now)
+        taken = [_Taken.of(message, passing[message.instance_id][0], now) for message in passed]
+        claims = [_claim(each, now) for each in taken]
+        status.move(*(_to_sending(claim, now) for claim in claims))
+        _occupy(taken)
+    return claims
+
+
+def _lock_lanes(instance_ids: Iterable[int]) -> list[_Lane]:
+    with connection.cursor() as cursor:
+        cursor.execute(_LANES, [list(instance_ids)])
+        return [_Lane(*row) for row in cursor.fetchall()]
+
+
+# --- lanes ------------------------------------------------------------------------------------------------
+
+
+def _pass_lanes(lanes: Sequence[_Lane], now: datetime) -> dict[int, tuple[_Lane, bool]]:
+    """The lanes whose gates are open, by instance, each with whether only an urgent message may pass."""
+    passing: dict[int, tuple[_Lane, bool]] = {}
+    for lane in lanes:
+        hold = lane.gate(now=now, urgent=False)
+        only_urgent = hold is not None and lane.gate(now=now, urgent=True) is None
+        if hold is None or only_urgent:
+            if lane.half_open() and not _takes_probe(lane, now):
+                continue
+            passing[lane.instance_id] = (lane, only_urgent)
+        if hold is not None:
+            _note_hold(lane.instance_id, hold, now)
+            _rest(lane, hold, now)
+    return passing
+
+
+def _rest(lane: _Lane, hold: Hold, now: datetime) -> None:
+    """Spares a lane that used up its day the pulse of every second; five minutes, because a cap may be raised."""
+    if hold.gate == "daily_cap" and hold.until is not None:
+        until = min(hold.until, now + RESTS)
+        Lane.objects.filter(pk=lane.instance_id).update(next_send_at=until, next_urgent_at=until)
+
+
+def _takes_probe(lane: _Lane, now: datetime) -> bool:
+    return lane.server_id is not None and breaking.take_probe(lane.server_id, now=now)
+
+
+def _give_back_probes(passing: Mapping[int, tuple[_Lane, bool]], picked: Sequence[_Picked]) -> None:
+    used = {message.instance_id for message in picked}
+    for instance_id, (lane, _only_urgent) in passing.items():
+        if lane.half_open() and lane.server_id is not None and instance_id not in used:
+            breaking.give_back_probe(lane.server_id)
+
+
+# Once per reason, not once per try: `held_by` remembers what the timeline already says. A gate of the whole instance
+# is told to those who wait longest; pace and concurrency are the queue's normal course, told to its head only.
+_HOLD = """
+WITH held AS (
+    UPDATE messaging_message SET held_by = %(gate)s WHERE id IN (
+        SELECT id FROM messaging_message
+        WHERE instance_id = %(instance)s AND status = 'queued' AND next_attempt_at IS NULL AND held_by <> %(gate)s
+        ORDER BY urgent DESC, project_id, deliver_until, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+    RETURNING id, tenant_id
+)
+INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
+SELECT id, tenant_id, 'held', %(detail)s, %(now)s, true FROM held
+"""
+_TOLD = {"instance": HELD_AT_ONCE, "breaker": HELD_AT_ONCE, "daily_cap": HELD_AT_ONCE}
+
+
+def _note_hold(instance_id: int, hold: Hold, now: datetime) -> None:
+    """Tells waiting messages, in their timeline, that their instance holds them, until when and why."""
+    if hold.gate not in _TOLD:
+        return
+    until = hold.until.isoformat() if hold.until else None
+    detail = Jsonb({"gate": hold.gate, "reason": hold.reason} | ({"until": until} if until else {}))
+    values = {
+        "gate": hold.gate,
+        "instance": instance_id,
+        "limit": _TOLD[hold.gate],
+        "detail": detail,
+        "now": now,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLD, values)
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+
+def _pick(passing: Mapping[int, tuple[_Lane, bool]]) -> list[_Picked]:
+    if not passing:
+        return []
+    lanes = list(passing.values())
+    with connection.cursor() as cursor:
+        cursor.execute(_PICK, [list(passing), [only for _, only in lanes], [lane.turn for lane, _ in lanes]])
+        return [_Picked(*row) for row in cursor.fetchall()]
+
+
+def _refuse_or_pass(picked: Sequence[_Picked], now: datetime) -> list[_Picked]:
+    verdicts = [
+        gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
+        for message in picked
+    ]
+    pairs = list(zip(picked, verdicts, strict=True))
+    status.move(*(refused(message.id, verdict, now=now) for message, verdict in pairs if verdict))
+    return [message for message, verdict in pairs if verdict is None]
+
+
+def refused(message_id: str, refusal: Refusal, *, now: datetime, lease_token: UUID | None = None) -> Move:
+    """What a refusal does to its message."""
+    return Move(
+        message_id=message_id,
+        to=Status.FAILED,
+        at=now,
+        lease_token=lease_token,
+        failure_code=refusal.code,
+        detail={"gate": refusal.gate, "code": refusal.code},
+    )
+
+
+def _claim(taken: _Taken, now: datetime) -> Claim:
+    picked, lane, content = taken.picked, taken.lane, json.loads(taken.picked.content)
+    message = OutboundMessage(
+        id=picked.id,
+        to=picked.to,
+        recipient_id=picked.recipient_id,
+        text=content["text"],
+        title=content.get("title", ""),
+        footer=content.get("footer", ""),
+        buttons=buttons_of(content),
+    )
+    return Claim(
+        message=message,
+        account=account_of(picked.instance_id),
+        provider=lane.provider,
+        instance_id=picked.instance_id,
+        server_id=lane.server_id,
+        lease_token=uuid4(),
+        attempt=picked.attempts + 1,
+        deliver_until=picked.deliver_until,
+        # A person waits for an urgent message: no play-acting before it.
+        typing_ms=0 if picked.urgent else lane.typing_ms,
+        more=taken.more(now),
+    )
+
+
+def _to_sending(claim: Claim, now: datetime) -> Move:
+    return Move(
+        message_id=claim.message.id,
+        to=Status.SENDING,
+        at=now,
+        new_lease=claim.lease_token,
+        lease_until=now + settings.LEASE,
+    )
+
+
+def _occupy(taken: Sequence[_Taken]) -> None:
+    """Puts the messages on their lanes, and moves each project's turn and each lane's clock on."""
+    if not taken:
+        return
+    instance_ids = [each.picked.instance_id for each in taken]
+    starts = [each.picked.start for each in taken]
+    ends = [each.picked.start + 1 / each.picked.weight for each in taken]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _OCCUPY,
+            [
+                instance_ids,
+                [each.next_send_at for each in taken],
+                [each.next_urgent_at for each in taken],
+                starts,
+                [each.sent_on for each in taken],
+            ],
+        )
+        cursor.execute(_TAKE_TURNS, [instance_ids, [each.picked.project_id for each in taken], ends])

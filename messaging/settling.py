@@ -1,0 +1,213 @@
+"""Settle: what came of a call, written down in one transaction over many messages, and their lanes freed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, connection, transaction
+
+from instances import breaking
+from instances import status as connections
+from instances.models import InstanceStatus
+from instances.providers.base import Outcome, ProviderError, Receipt
+from messaging import status
+from messaging.claiming import Claim, refused
+from messaging.gates import Refusal
+from messaging.models import FailureCode, Status
+from messaging.retry import ATTEMPTS, next_attempt
+from messaging.status import Move
+
+FIRST_LOOK_UP = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What came of a claim: a Receipt, a ProviderError, or a gate that closed before the call."""
+
+    claim: Claim
+    result: Receipt | ProviderError | Refusal
+
+
+def settle(settlements: Sequence[Settlement], *, now: datetime) -> None:
+    """Records what came of claims, frees their lanes, and lets breakers and instances learn from it."""
+    try:
+        _settle(settlements, now)
+    except IntegrityError:
+        # Two messages with one provider id. One by one, only the impostor stays without it.
+        for settlement in settlements:
+            _settle_alone(settlement, now)
+    _note_endpoints(settlements, now)
+    _degrade_instances(settlements, now)
+
+
+def _settle(settlements: Sequence[Settlement], now: datetime) -> None:
+    with transaction.atomic():
+        released = status.move(*(verdict(settlement, now=now) for settlement in settlements)).released
+        ended = [each for each in settlements if each.claim.lease_token in released]
+        vacate(
+            [each.claim.instance_id for each in ended],
+            unsent=[each.claim.instance_id for each in ended if _surely_unsent(each)],
+        )
+
+
+def _settle_alone(settlement: Settlement, now: datetime) -> None:
+    try:
+        _settle([settlement], now)
+    except IntegrityError:
+        unnamed = Receipt(provider_message_id="", recipient_id="", status=Status.SUBMITTED)
+        _settle([Settlement(settlement.claim, unnamed)], now)
+
+
+# --- lanes, breakers, instances ---------------------------------------------------------------------------
+
+# Lanes are locked in one order, whatever the plan of the update, so that two batches cannot deadlock.
+_VACATE = """
+WITH freed AS (
+    SELECT lane.instance_id, f.ended, f.unsent
+    FROM unnest(%s::bigint[], %s::int[], %s::int[]) AS f (instance_id, ended, unsent)
+    JOIN instances_lane lane USING (instance_id) ORDER BY lane.instance_id FOR UPDATE OF lane
+)
+UPDATE instances_lane lane SET in_flight = greatest(lane.in_flight - freed.ended, 0),
+       sent_count = greatest(lane.sent_count - freed.unsent, 0)
+FROM freed WHERE lane.instance_id = freed.instance_id
+"""
+
+
+def vacate(instance_ids: Iterable[int], *, unsent: Iterable[int] = ()) -> None:
+    """Takes ended sends off their lanes, one for each time an id is given; `unsent` ones do not count for the day.
+
+    To be called once for each lease that ended, in the transaction that ends it.
+    """
+    ended, refunds = Counter(instance_ids), Counter(unsent)
+    if not ended:
+        return
+    keys = sorted(ended)
+    with connection.cursor() as cursor:
+        cursor.execute(_VACATE, [keys, [ended[key] for key in keys], [refunds[key] for key in keys]])
+
+
+def _surely_unsent(settlement: Settlement) -> bool:
+    result = settlement.result
+    return not isinstance(result, Receipt | ProviderError) or (
+        isinstance(result, ProviderError) and result.outcome != Outcome.UNKNOWN
+    )
+
+
+def _note_endpoints(settlements: Sequence[Settlement], now: datetime) -> None:
+    answered, failed = set(), []
+    for settlement in settlements:
+        server_id, result = settlement.claim.server_id, settlement.result
+        if server_id is None or isinstance(result, Refusal):
+            continue
+        if isinstance(result, ProviderError) and result.code in breaking.ENDPOINT_FAILURES:
+            failed.append(server_id)
+        else:
+            answered.add(server_id)
+    breaking.note(answered=answered, failed=failed, now=now)
+
+
+def _degrade_instances(settlements: Sequence[Settlement], now: datetime) -> None:
+    """Closes the gate of instances that turned out to be down; their health check opens it again."""
+    down = {
+        settlement.claim.instance_id: settlement.result.code
+        for settlement in settlements
+        if isinstance(settlement.result, ProviderError) and settlement.result.outcome == Outcome.INSTANCE_DOWN
+    }
+    for instance_id, code in down.items():
+        connections.move(
+            instance_id=instance_id,
+            to=InstanceStatus.DEGRADED,
+            at=now,
+            reason=code,
+            only_from=[InstanceStatus.OPEN],
+        )
+
+
+# --- the table of DESIGN §4 -------------------------------------------------------------------------------
+
+
+def verdict(settlement: Settlement, *, now: datetime) -> Move:
+    """What a claim's result means for its message. Pure."""
+    claim, result = settlement.claim, settlement.result
+    if isinstance(result, Receipt):
+        return Move(
+            message_id=claim.message.id,
+            to=result.status,
+            at=now,
+            lease_token=claim.lease_token,
+            provider_message_id=result.provider_message_id,
+            recipient_id=result.recipient_id,
+        )
+    if isinstance(result, Refusal):
+        return refused(claim.message.id, result, now=now, lease_token=claim.lease_token)
+    return _VERDICTS[result.outcome](claim, result, now)
+
+
+def _rejected(claim: Claim, error: ProviderError, now: datetime) -> Move:
+    code = error.code if error.code in FailureCode.values else FailureCode.REJECTED
+    return _failed(claim, error, code, now)
+
+
+def _failed(claim: Claim, error: ProviderError, code: str, now: datetime) -> Move:
+    return Move(
+        message_id=claim.message.id,
+        to=Status.FAILED,
+        at=now,
+        lease_token=claim.lease_token,
+        failure_code=code,
+        failure_detail=error.detail,
+        detail={"code": code, "reason": error.detail, "attempt": claim.attempt},
+    )
+
+
+def _retry(claim: Claim, error: ProviderError, now: datetime) -> Move:
+    at = next_attempt(
+        attempts=claim.attempt, now=now, deliver_until=claim.deliver_until, retry_after=error.retry_after
+    )
+    if at is None:
+        exhausted = claim.attempt >= ATTEMPTS
+        code = FailureCode.ATTEMPTS_EXHAUSTED if exhausted else FailureCode.EXPIRED
+        return _failed(claim, error, code, now)
+    detail = {"why": "retry", "code": error.code, "reason": error.detail, "attempt": claim.attempt}
+    return Move(
+        message_id=claim.message.id,
+        to=Status.QUEUED,
+        at=now,
+        lease_token=claim.lease_token,
+        next_attempt_at=at,
+        detail=detail | {"next_attempt_at": at.isoformat()},
+    )
+
+
+def _instance_down(claim: Claim, error: ProviderError, now: datetime) -> Move:
+    """Back to the queue without costing an attempt: the instance is degraded, and its gate holds until it opens."""
+    return Move(
+        message_id=claim.message.id,
+        to=Status.QUEUED,
+        at=now,
+        lease_token=claim.lease_token,
+        refund_attempt=True,
+        detail={"why": "instance_down", "code": error.code, "reason": error.detail},
+    )
+
+
+def _unknown(claim: Claim, error: ProviderError, now: datetime) -> Move:
+    return Move(
+        message_id=claim.message.id,
+        to=Status.UNCONFIRMED,
+        at=now,
+        lease_token=claim.lease_token,
+        next_attempt_at=now + FIRST_LOOK_UP,
+        detail={"code": error.code, "reason": error.detail, "attempt": claim.attempt},
+    )
+
+
+_VERDICTS = {
+    Outcome.REJECTED: _rejected,
+    Outcome.RETRY: _retry,
+    Outcome.INSTANCE_DOWN: _instance_down,
+    Outcome.UNKNOWN: _unknown,
+}
