@@ -28,6 +28,13 @@ class InvalidKey(PilotError):
     status = 401
 
 
+class KeyEnded(PilotError):
+    """The key was revoked, has expired or already has a successor."""
+
+    code = "key_ended"
+    status = 409
+
+
 def issue(
     *,
     project: Project,
@@ -58,9 +65,7 @@ def issue(
 
 def authenticate(raw: str, *, now: datetime) -> ApiKey:
     """The valid key for `raw`, with its project and tenant. Raises InvalidKey."""
-    valid = Q(revoked_at=None) | Q(revoked_at__gt=now)
-    alive = Q(expires_at=None) | Q(expires_at__gt=now)
-    key = ApiKey.objects.select_related("project__tenant").filter(valid, alive, digest=digest(raw)).first()
+    key = ApiKey.objects.select_related("project__tenant").filter(_valid(now), digest=digest(raw)).first()
     if key is None:
         raise InvalidKey(_("The API key is missing, wrong, expired or revoked."))
     _note_use(key, now)
@@ -69,13 +74,15 @@ def authenticate(raw: str, *, now: datetime) -> ApiKey:
 
 def revoke(key: ApiKey, *, now: datetime) -> bool:
     """Ends a key at once. False when it had ended before."""
-    alive = Q(revoked_at=None) | Q(revoked_at__gt=now)
-    return ApiKey.objects.filter(alive, pk=key.pk).update(revoked_at=now) == 1
+    return ApiKey.objects.filter(_not_revoked(now), pk=key.pk).update(revoked_at=now) == 1
 
 
 @transaction.atomic
 def rotate(key: ApiKey, *, overlap: timedelta, now: datetime) -> tuple[ApiKey, str]:
-    """Makes a successor with the same rights; the old key goes on for `overlap`, then ends."""
+    """Makes a successor with the same rights; the old key goes on for `overlap`, then ends.
+
+    Raises KeyEnded, and makes none, for a key that has ended or has a successor: it would come back to life.
+    """
     successor, raw = issue(
         project=key.project,
         name=key.name,
@@ -85,13 +92,23 @@ def rotate(key: ApiKey, *, overlap: timedelta, now: datetime) -> tuple[ApiKey, s
         created_by=key.created_by,
         now=now,
     )
-    ApiKey.objects.filter(pk=key.pk).update(rotated_to=successor, revoked_at=now + overlap)
+    still_valid = ApiKey.objects.filter(_valid(now), pk=key.pk, rotated_to=None)
+    if not still_valid.update(rotated_to=successor, revoked_at=now + overlap):
+        raise KeyEnded(_("The key has ended or was rotated before."))
     return successor, raw
 
 
 def digest(raw: str) -> str:
     """What is stored of a raw key."""
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _not_revoked(now: datetime) -> Q:
+    return Q(revoked_at=None) | Q(revoked_at__gt=now)
+
+
+def _valid(now: datetime) -> Q:
+    return _not_revoked(now) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
 def _note_use(key: ApiKey, now: datetime) -> None:

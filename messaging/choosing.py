@@ -20,6 +20,8 @@ COLUMNS = (
     "concurrency",
     "pace_least_seconds",
     "pace_most_seconds",
+    "lane__in_flight",
+    "lane__next_send_at",
 )
 
 
@@ -66,7 +68,7 @@ def choose_instance(*, project: Project, name: str = "") -> Instance:
 
 
 def _of_tenant(project: Project) -> QuerySet[Instance]:
-    return Instance.objects.only(*COLUMNS).filter(tenant_id=project.tenant_id)
+    return Instance.objects.select_related("lane").only(*COLUMNS).filter(tenant_id=project.tenant_id)
 
 
 def _named(project: Project, name: str) -> Instance | None:

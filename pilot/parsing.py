@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import IO, Any, NoReturn
@@ -65,6 +66,8 @@ def _check(value: Any, *, depth: int) -> None:
         raise ParseError(_("The body is nested too deeply."))
     if isinstance(value, str) and UNSTORABLE.search(value):
         raise ParseError(_("The body has characters that cannot be stored: NUL or half a surrogate pair."))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ParseError(_("The body has a number that is too large."))
     if isinstance(value, dict):
         for name, item in value.items():
             _check(name, depth=depth)

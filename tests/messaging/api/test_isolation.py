@@ -1,0 +1,131 @@
+"""No key reaches what is not its own, through any route of the API. A new route fails here until it is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
+
+from accounts import keys
+from accounts.models import Environment, Scope
+from messaging.models import Message
+from tests import factories
+from tests.messaging.api.conftest import Api, World
+from tests.messaging.api.test_messages import TEXT, error
+
+OPEN = {"api/schema", "api/docs", "api/"}  # the last one answers 404 to everything else
+# route: (method, scope it needs, what it answers to a stranger who asks for the world's objects)
+GUARDED: dict[str, list[tuple[str, Scope, int]]] = {
+    "api/instances": [("GET", Scope.INSTANCES_READ, 200)],
+    "api/messages": [("GET", Scope.MESSAGES_READ, 200), ("POST", Scope.MESSAGES_WRITE, 400)],
+    "api/messages/<message_id:message_id>": [("GET", Scope.MESSAGES_READ, 404)],
+    "api/messages/<message_id:message_id>/events": [("GET", Scope.MESSAGES_READ, 404)],
+}
+CALLS = [(route, *call) for route, calls in GUARDED.items() for call in calls]
+
+
+def routes(resolver: Any, prefix: str = "") -> Iterator[str]:
+    for entry in resolver.url_patterns:
+        route = prefix + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from routes(entry, route)
+        elif isinstance(entry, URLPattern):
+            yield route
+
+
+def call(api: Api, method: str, route: str, message: Message) -> Any:
+    path = "/" + route.replace("<message_id:message_id>", message.pk)
+    return api.post(path, TEXT) if method == "POST" else api.get(path)
+
+
+@pytest.fixture
+def message(world: World) -> Message:
+    return factories.make_message(world.project, world.instance)
+
+
+def test_lists_every_route() -> None:
+    found = {route for route in routes(get_resolver()) if route.startswith("api/")}
+    assert found == OPEN | set(GUARDED)
+
+
+@pytest.mark.parametrize(("route", "method", "scope", "strange"), CALLS)
+def test_shows_a_stranger_nothing(
+    world: World, message: Message, route: str, method: str, scope: Scope, strange: int
+) -> None:
+    assert call(world.api, method, route, message).status_code in {200, 202}
+    before = Message.objects.count()
+
+    answer = call(world.stranger, method, route, message)
+
+    assert answer.status_code == strange
+    assert message.pk.encode() not in answer.content
+    assert b"loja" not in answer.content
+    assert Message.objects.count() == before
+
+
+@pytest.mark.parametrize("other", ["other environment", "other project"])
+@pytest.mark.parametrize(("rest", "status"), [("", 200), ("/{id}", 404), ("/{id}/events", 404)])
+def test_shows_messages_to_keys_of_their_project_and_environment_only(
+    world: World, message: Message, other: str, rest: str, status: int
+) -> None:
+    _key, raw = {
+        "other environment": lambda: factories.make_key(world.project, environment=Environment.TEST),
+        "other project": lambda: factories.make_key(factories.make_project(world.project.tenant)),
+    }[other]()
+    answer = Api(raw).get("/api/messages" + rest.format(id=message.pk))
+    assert answer.status_code == status
+    assert message.pk.encode() not in answer.content
+
+
+@pytest.mark.parametrize(("route", "method", "scope", "strange"), CALLS)
+@pytest.mark.parametrize("raw", ["", "wrong", "pilot_live_00000000_" + "x" * 43, "é", "x" * 5000])
+def test_asks_for_a_key(
+    world: World, message: Message, route: str, method: str, scope: Scope, strange: int, raw: str
+) -> None:
+    answer = call(Api(raw), method, route, message)
+    assert (answer.status_code, error(answer)["code"]) == (401, "unauthenticated")
+    assert answer["WWW-Authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(("route", "method", "scope", "strange"), CALLS)
+def test_refuses_a_key_that_ended(
+    world: World, message: Message, route: str, method: str, scope: Scope, strange: int
+) -> None:
+    now = timezone.now()
+    _key, expired = factories.make_key(world.project, expires_at=now - timedelta(seconds=1))
+    key, revoked = factories.make_key(world.project)
+    keys.revoke(key, now=now)
+    for raw in (expired, revoked):
+        answer = call(Api(raw), method, route, message)
+        assert (answer.status_code, error(answer)["code"]) == (401, "unauthenticated")
+
+
+@pytest.mark.parametrize(("route", "method", "scope", "strange"), CALLS)
+def test_names_the_scope_that_a_key_lacks(
+    world: World, message: Message, route: str, method: str, scope: Scope, strange: int
+) -> None:
+    others = [other for other in Scope.values if other != scope]
+    _key, raw = factories.make_key(world.project, scopes=others)
+    answer = call(Api(raw), method, route, message)
+    assert (answer.status_code, error(answer)["code"]) == (403, "forbidden")
+    assert scope.value in error(answer)["message"]
+
+
+def test_does_not_filter_by_the_names_of_strangers(world: World, message: Message) -> None:
+    for parameters in ({"instance": "loja"}, {"template": "pedido_enviado"}, {"to": message.to}):
+        assert world.stranger.get("/api/messages", **parameters).json()["messages"] == []
+
+
+@pytest.mark.parametrize(
+    "part", [{"text": "a", "instance": "loja"}, {"template": "pedido_enviado", "variables": {"nome": "Ana"}}]
+)
+def test_does_not_send_with_the_instance_or_template_of_a_stranger(
+    world: World, part: dict[str, Any]
+) -> None:
+    answer = world.stranger.post("/api/messages", {"to": "+5511999990000"} | part)
+    assert answer.status_code == 400
+    assert not Message.objects.exists()

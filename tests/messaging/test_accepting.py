@@ -1,0 +1,298 @@
+"""Accepting a message."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from threading import Barrier
+from typing import Any
+
+import pytest
+from django.db import connection, connections, transaction
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from accounts.models import ApiKey, Environment
+from billing import metering
+from instances.models import DefaultInstance
+from messaging import accepting, opt_ins
+from messaging.accepting import Accepted, Idempotency, Submission, submit
+from messaging.models import IdempotencyKey, Message, MessageEvent, Status, TemplateStatus
+from pilot.celery import broker_key, queue_for, redis
+from pilot.errors import PilotError
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+OWN = {"to": "+5511999990000", "content": {"text": "Olá"}}
+TEMPLATE = {"to": "+5511999990000", "template": "pedido_enviado", "variables": {"nome": "Ana"}}
+
+
+@pytest.fixture
+def key(db: None) -> ApiKey:
+    return make_sender()
+
+
+def make_sender() -> ApiKey:
+    project = factories.make_project()
+    DefaultInstance.objects.create(project=project, instance=factories.make_instance(project.tenant))
+    factories.make_opt_in(project.tenant)
+    factories.make_template(project)
+    return factories.make_key(project)[0]
+
+
+def accept(key: ApiKey, now: datetime, fields: dict[str, Any] = OWN, **more: Any) -> Accepted:
+    idempotency = more.pop("idempotency", None)
+    return submit(key=key, submission=Submission(**fields | more), now=now, idempotency=idempotency)
+
+
+def refusal(key: ApiKey, now: datetime, fields: dict[str, Any] = OWN, **more: Any) -> PilotError:
+    """The error that a submission is refused with; nothing was written."""
+    before = written()
+    with pytest.raises(PilotError) as refused:
+        accept(key, now, fields, **more)
+    assert written() == before
+    return refused.value
+
+
+def written() -> tuple[int, ...]:
+    usage = connection.cursor()
+    usage.execute("SELECT coalesce(sum(accepted), 0) FROM billing_usage")
+    return (
+        Message.objects.count(),
+        MessageEvent.objects.count(),
+        IdempotencyKey.objects.count(),
+        int(usage.fetchone()[0]),
+    )
+
+
+# --- what is written down ---------------------------------------------------------------------------------
+
+
+def test_writes_message_event_and_usage(key: ApiKey, now: datetime) -> None:
+    message = accept(key, now, TEMPLATE, urgent=True, metadata={"order": "1"}).message
+
+    row = Message.objects.get(pk=message.pk)
+    assert (row.tenant, row.project, row.environment) == (key.tenant, key.project, key.environment)
+    assert (row.status, row.attempts, row.next_attempt_at) == (Status.QUEUED, 0, None)
+    assert (row.to, row.category, row.urgent, row.metadata) == (
+        "+5511999990000",
+        "utility",
+        True,
+        {"order": "1"},
+    )
+    assert row.content == {"text": "Olá Ana, seu pedido saiu."}
+    assert row.variables == {"nome": "Ana"}
+    assert not row.body_override
+    assert row.template_version == key.project.templates.get().current_version
+    event = MessageEvent.objects.get()
+    assert (event.message_id, event.tenant_id, event.kind, event.at) == (row.pk, key.tenant_id, "queued", now)
+    assert metering.accepted(tenant=key.tenant, environment=key.environment, now=now) == 1
+
+
+def test_takes_a_text_as_it_is(key: ApiKey, now: datetime) -> None:
+    content = {"text": "Olá {{nome}} 👩‍👩‍👧 ‏שלום " + "x" * 4000, "footer": "Loja"}
+    row = Message.objects.get(pk=accept(key, now, OWN, content=content).message.pk)
+    assert row.content == content
+    assert row.body_override
+    assert row.template_version is None
+
+
+def test_wakes_the_instance_once_all_is_committed(
+    key: ApiKey, now: datetime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True):
+        instance_id = accept(key, now).message.instance_id
+        assert tokens(instance_id) == 0
+    assert tokens(instance_id) == 1
+
+
+def tokens(instance_id: int) -> int:
+    """How many wake-ups wait in the instance's queue."""
+    return int(redis().llen(broker_key(queue_for(instance_id))))
+
+
+# --- deadline ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("category", "span"),
+    [
+        ("otp", timedelta(minutes=2)),
+        ("utility", timedelta(hours=1)),
+        ("marketing", timedelta(hours=4)),
+        ("session", timedelta(hours=24)),
+    ],
+)
+def test_gives_each_category_its_time(key: ApiKey, now: datetime, category: str, span: timedelta) -> None:
+    assert accept(key, now, OWN, category=category).message.deliver_until == now + span
+
+
+def test_takes_the_category_of_the_template(key: ApiKey, now: datetime) -> None:
+    factories.make_template(key.project, name="codigo", text="Código {{n}}", category="otp")
+    message = accept(key, now, TEMPLATE, template="codigo", variables={"n": 123}).message
+    assert (message.category, message.deliver_until) == ("otp", now + timedelta(minutes=2))
+
+
+def test_lets_a_request_shorten_the_time_but_not_lengthen_it(key: ApiKey, now: datetime) -> None:
+    sooner, later = now + timedelta(minutes=5), now + timedelta(days=5)
+    assert accept(key, now, OWN, deliver_until=sooner).message.deliver_until == sooner
+    assert accept(key, now, OWN, deliver_until=later).message.deliver_until == now + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("ago", [timedelta(0), timedelta(seconds=1), timedelta(days=9000)])
+def test_refuses_a_deadline_that_has_passed(key: ApiKey, now: datetime, ago: timedelta) -> None:
+    error = refusal(key, now, OWN, deliver_until=now - ago)
+    assert (error.code, set(error.fields)) == ("deadline_passed", {"deliver_until"})
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+def test_refuses_a_template_that_is_not_there(key: ApiKey, now: datetime) -> None:
+    error = refusal(key, now, TEMPLATE, template="outro")
+    assert (error.code, set(error.fields)) == ("unknown_template", {"template"})
+
+
+def test_refuses_a_template_of_another_project(key: ApiKey, now: datetime) -> None:
+    factories.make_template(factories.make_project(key.tenant), name="deles")
+    assert refusal(key, now, TEMPLATE, template="deles").code == "unknown_template"
+
+
+def test_refuses_a_template_that_was_archived(key: ApiKey, now: datetime) -> None:
+    key.project.templates.update(status=TemplateStatus.ARCHIVED)
+    assert refusal(key, now, TEMPLATE).code == "unknown_template"
+
+
+@pytest.mark.parametrize(
+    ("fields", "more", "code"),
+    [
+        (OWN, {"to": "12"}, "invalid_number"),
+        (OWN, {"to": "+5511988887777"}, "opt_in_required"),
+        (OWN, {"to": "+5511988887777", "category": "otp"}, "opt_in_required"),
+        (OWN, {"content": {"text": ""}}, "invalid_content"),
+        (OWN, {"instance": "nowhere"}, "unknown_instance"),
+        (TEMPLATE, {"variables": {}}, "invalid_variables"),
+    ],
+)
+def test_refuses(key: ApiKey, now: datetime, fields: dict[str, Any], more: dict[str, Any], code: str) -> None:
+    assert refusal(key, now, fields, **more).code == code
+
+
+def test_skips_the_opt_in_with_the_scope_only(key: ApiKey, now: datetime) -> None:
+    unasked = {"to": "+5511988887777", "skip_opt_in_validation": True}
+    accept(key, now, OWN, **unasked)
+
+    key.scopes = ["messages:write"]
+    assert refusal(key, now, OWN, **unasked).code == "forbidden"
+
+
+def test_refuses_who_opted_out(key: ApiKey, now: datetime) -> None:
+    opt_ins.revoke(tenant=key.tenant, number="+5511999990000", source="reply", now=now)
+    assert refusal(key, now, OWN, skip_opt_in_validation=True).code == "opted_out"
+
+
+# --- asking again -----------------------------------------------------------------------------------------
+
+
+def again(key: ApiKey, *, name: str = "k-1", body: Any = OWN) -> Idempotency:
+    return Idempotency.of(name, project_id=key.project_id, body=body)
+
+
+def test_gives_the_first_message_again(key: ApiKey, now: datetime) -> None:
+    first = accept(key, now, idempotency=again(key))
+    second = accept(key, now + timedelta(days=400), idempotency=again(key))
+
+    assert (first.replayed, second.replayed) == (False, True)
+    assert second.message == first.message
+    assert written() == (1, 1, 1, 1)
+
+
+def test_does_not_mind_the_order_of_fields(key: ApiKey) -> None:
+    assert again(key, body={"a": 1, "b": [2]}) == again(key, body={"b": [2], "a": 1})
+    assert again(key, body={"a": 1, "b": [2, 3]}) != again(key, body={"a": 1, "b": [3, 2]})
+
+
+def test_gives_the_first_message_again_although_it_would_now_be_refused(key: ApiKey, now: datetime) -> None:
+    first = accept(key, now, idempotency=again(key))
+    opt_ins.revoke(tenant=key.tenant, number="+5511999990000", source="reply", now=now)
+    assert accept(key, now, idempotency=again(key)) == (first.message, True)
+
+
+def test_refuses_the_key_with_another_body(key: ApiKey, now: datetime) -> None:
+    accept(key, now, idempotency=again(key))
+    error = refusal(key, now, idempotency=again(key, body={"other": 1}))
+    assert (error.code, error.status) == ("idempotency_key_reused", 422)
+
+
+def test_keeps_the_key_free_when_the_request_was_refused(key: ApiKey, now: datetime) -> None:
+    refusal(key, now, OWN, to="12", idempotency=again(key))
+    assert not accept(key, now, idempotency=again(key)).replayed
+
+
+def test_keeps_keys_of_tenants_and_environments_apart(key: ApiKey, now: datetime) -> None:
+    test_key, _raw = factories.make_key(key.project, environment=Environment.TEST)
+    for sender in (key, test_key, make_sender()):
+        assert not accept(sender, now, idempotency=again(sender)).replayed
+    assert Message.objects.count() == 3
+
+
+def test_refuses_a_key_that_another_project_used(key: ApiKey, now: datetime) -> None:
+    project = factories.make_project(key.tenant)
+    DefaultInstance.objects.create(project=project, instance=factories.make_instance(key.tenant))
+    colleague, _raw = factories.make_key(project)
+    accept(key, now, idempotency=again(key))
+    assert refusal(colleague, now, idempotency=again(colleague)).code == "idempotency_key_reused"
+
+
+def test_writes_nothing_when_the_last_write_fails(
+    key: ApiKey, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_options: Any) -> None:
+        raise RuntimeError("the meter broke")
+
+    monkeypatch.setattr(metering, "add", fail)
+    with pytest.raises(RuntimeError):
+        accept(key, now, idempotency=again(key))
+    assert written() == (0, 0, 0, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_makes_one_message_of_requests_that_race(now: datetime) -> None:
+    key = make_sender()
+    clients = 8
+    start = Barrier(clients)
+
+    def ask(_client: int) -> str:
+        try:
+            start.wait()
+            return str(accept(key, now, idempotency=again(key)).replayed)
+        except accepting.StillRunning:
+            return "running"
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(clients) as pool:
+        answers = list(pool.map(ask, range(clients)))
+
+    assert answers.count("False") == 1
+    assert set(answers) <= {"False", "True", "running"}
+    assert written() == (1, 1, 1, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_says_at_once_that_the_same_request_is_still_running(now: datetime) -> None:
+    key = make_sender()
+
+    def ask() -> Accepted:
+        try:
+            return accept(key, now, idempotency=again(key))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            accept(key, now, idempotency=again(key))
+            with pytest.raises(accepting.StillRunning):
+                pool.submit(ask).result(timeout=20)
+            transaction.set_rollback(True)
+        assert not pool.submit(ask).result(timeout=20).replayed
