@@ -16,7 +16,7 @@ from sandbox.config import Config
 from sandbox.control import PREFIX, Control
 from sandbox.core import Core
 from sandbox.evolution import api
-from sandbox.evolution.control import InstanceControl, apply_now
+from sandbox.evolution.control import InstanceControl, on_fault
 from sandbox.evolution.server import Evolution
 
 
@@ -24,7 +24,7 @@ def create_app(config: Config) -> ASGIApp:
     """The whole sandbox; its durable state is opened here and closed with the application's lifespan."""
     core = Core(config)
     evolution = Evolution(core)
-    control = Control(core, on_fault=lambda fault: apply_now(evolution, fault), on_reset=evolution.wipe)
+    control = Control(core, on_fault=lambda fault: on_fault(evolution, fault), on_reset=evolution.wipe)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:

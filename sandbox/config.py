@@ -27,6 +27,7 @@ class Config:
     receipts_after: tuple[float, ...] = DEFAULT_RECEIPTS
     wait_scale: float = 1.0
     retry_scale: float = 1.0
+    qr_limit: int = 30
     expose_token: bool = False
 
     @property
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--receipts-after", type=_seconds, default=_env("RECEIPTS_AFTER", "0.3,0.8,1.5"))
     add("--wait-scale", type=float, default=_env("WAIT_SCALE", "1"))
     add("--retry-scale", type=float, default=_env("RETRY_SCALE", "1"))
+    add("--qr-limit", type=int, default=_env("QR_LIMIT", "30"), help="as QRCODE_LIMIT of the real server")
     add("--expose-token", action="store_true", default=_env("EXPOSE_TOKEN", "") == "true")
     return parser
 

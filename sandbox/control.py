@@ -18,7 +18,8 @@ LEDGER_PAGE = 1000
 
 
 class Control:
-    """`on_fault` is told of each fault armed, `on_reset` of a reset after the shared state is gone."""
+    """`on_fault` sees each fault before it is armed and may refuse it with a ValueError; `on_reset` is told of
+    a reset once the shared state is gone."""
 
     def __init__(
         self, core: Core, *, on_fault: Callable[[Fault], None], on_reset: Callable[[], None]
@@ -62,10 +63,11 @@ class Control:
 
     async def arm(self, request: Request) -> Response:
         try:
-            fault = self._core.faults.add(await request.json())
+            fault = self._core.faults.parse(await request.json())
+            self._on_fault(fault)
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
-        self._on_fault(fault)
+        self._core.faults.arm(fault)
         return JSONResponse({"id": fault.id}, status_code=201)
 
     async def disarm(self, request: Request) -> Response:

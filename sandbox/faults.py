@@ -107,8 +107,9 @@ class Faults:
         self._faults: dict[int, Fault] = {}
         self._ids = itertools.count(1)
 
-    def add(self, spec: dict[str, Any]) -> Fault:
-        """Arm a fault from the control API's JSON. Raises ValueError naming what is not understood."""
+    def parse(self, spec: dict[str, Any]) -> Fault:
+        """A fault, not yet armed, from the control API's JSON. Raises ValueError naming what is not
+        understood."""
         spec = dict(spec)
         kind = spec.pop("kind", None)
         if kind not in KINDS:
@@ -116,11 +117,12 @@ class Faults:
         op, defaults = KINDS[kind]
         params = {name: spec.pop(name, default) for name, default in defaults.items()}
         try:
-            fault = Fault(id=next(self._ids), kind=kind, params=params, **{"op": op, **spec})
+            return Fault(id=next(self._ids), kind=kind, params=params, **{"op": op, **spec})
         except TypeError as error:
             raise ValueError(str(error)) from error
+
+    def arm(self, fault: Fault) -> None:
         self._faults[fault.id] = fault
-        return fault
 
     def take(self, kind: str, target: Target) -> Fault | None:
         """The first armed fault of this kind that hits the target, counted as used."""

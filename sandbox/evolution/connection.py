@@ -24,8 +24,6 @@ FIRST_QR = 0.5
 QR_LIFE = 45.0
 RECONNECT = 1.0
 LOGOUT = 1.0
-CLEAN_UP = 0.5
-QR_LIMIT = 30
 
 TERMINAL = frozenset({401, 402, 403, 406})
 
@@ -109,7 +107,6 @@ class Connections:
         self._events.emit(instance, "instance.delete", identity)
         if goodbye := self._events.emit(instance, "remove.instance", None):
             await asyncio.wait({goodbye})
-        await self.wait(CLEAN_UP)
         self._stop_attempt(instance)
         self._instances.remove(instance)
 
@@ -150,7 +147,7 @@ class Connections:
         if self._core.config.pair_after is not None:
             self._core.background.spawn(self._pair_later(instance, self._core.config.pair_after))
         await self.wait(FIRST_QR)
-        for count in range(1, QR_LIMIT + 1):
+        for count in range(1, self._core.config.qr_limit + 1):
             self._issue_qr(instance, count, number)
             await self.wait(QR_LIFE)
         self._refuse(instance)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -11,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sandbox.evolution.connection import TERMINAL
+from sandbox.evolution.errors import SHAPES
 from sandbox.evolution.hooks import wipe_webhook
 from sandbox.evolution.inbound import receive
 from sandbox.evolution.instances import Instance
@@ -74,13 +74,18 @@ class InstanceControl:
         return instance, (await request.json()) if await request.body() else {}
 
 
-def apply_now(evolution: Evolution, fault: Fault) -> None:
-    """Faults that do something by themselves the moment they are armed, to the instances that exist."""
-    actions: dict[str, Callable[[Instance, Fault], None]] = {
-        "webhook_config_wiped": lambda instance, _fault: wipe_webhook(evolution, instance),
-        "connecting_storm": evolution.connections.storm,
-    }
-    act = actions.get(fault.kind)
-    for instance in evolution.instances.all() if act else ():
-        if act and fault.matches(Target(instance=instance.name)) and fault.strike():
-            act(instance, fault)
+def on_fault(evolution: Evolution, fault: Fault) -> None:
+    """Check what only this emulator knows of a fault, and do at once what some do by themselves, to the
+    instances that exist. Raises ValueError for an unknown error shape."""
+    if fault.kind == "error" and fault.params["shape"] not in SHAPES:
+        raise ValueError(f"unknown shape {fault.params['shape']!r}; known: {', '.join(SHAPES)}")
+    if fault.kind == "webhook_config_wiped":
+        for instance in _struck(evolution, fault):
+            wipe_webhook(evolution, instance)
+    if fault.kind == "connecting_storm":
+        for instance in _struck(evolution, fault):
+            evolution.connections.storm(instance, fault)
+
+
+def _struck(evolution: Evolution, fault: Fault) -> list[Instance]:
+    return [i for i in evolution.instances.all() if fault.matches(Target(instance=i.name)) and fault.strike()]

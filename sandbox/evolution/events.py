@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import warnings
 from typing import Any
 
 import jwt
+from jwt.warnings import InsecureKeyLengthWarning
 
 from sandbox.core import Core
 from sandbox.evolution.formats import iso_now
 from sandbox.evolution.instances import Instance
 from sandbox.faults import Target
 from sandbox.webhooks import Delivery, RetryPolicy, WebhookSender
+
+# The real server signs with any secret it is given, however short.
+warnings.simplefilter("ignore", InsecureKeyLengthWarning)
 
 POLICY = RetryPolicy(
     delays=(5, 10, 20, 40, 80, 160, 300, 300, 300),

@@ -51,6 +51,7 @@ BEFORE: dict[int, Callable[[Emulator], Any]] = {
     97: lambda s: s.do("a1", "inbound", **{"from": PERSON}, text="SIM", push_name="Maria", lid="swapped"),
     102: lambda s: s.do("a1", "inbound", **{"from": PERSON}, text="sent from phone", from_me=True),
     104: lambda s: s.do("a1", "state", state="open"),
+    106: lambda s: s.arm("webhooks_late", instance="a1", event="remove.instance", seconds=0.5),
     111: lambda s: (
         s.do("b1", "pair", owner="5511900000002"),
         s.api.post("/message/sendMedia/b1", json=media("image", "image/png", caption="leg")),
@@ -233,7 +234,7 @@ def test_answers_as_recorded(replay: Replay, number: int) -> None:
 @pytest.fixture(scope="module")
 def emitted(replay: Replay, receiver: Receiver) -> list[dict[str, Any]]:
     """What the replay delivered, and what an instance delivers whose QR codes nobody scans."""
-    hasty = Emulator("--wait-scale", "0.0005", "--expose-token")
+    hasty = Emulator("--wait-scale", "0.002", "--qr-limit", "2", "--expose-token")
     hasty.create("d1", webhook=f"{receiver.url}/h/d1")
     hasty.do("d1", "disconnect", reason=401)
     hasty.api.get("/instance/connect/d1")
