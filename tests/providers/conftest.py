@@ -1,4 +1,4 @@
-"""Peers that misbehave, closed after each test."""
+"""Peers that misbehave, closed after each test, and a sandbox."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.providers.peer import Behaviour, Peer
+from tests.sandboxes import sandbox, sandbox_process
+
+__all__ = ["peer", "sandbox", "sandbox_process"]
 
 
 @pytest.fixture
