@@ -325,6 +325,7 @@ def refused(message_id: str, refusal: Refusal, *, now: datetime, lease_token: UU
         to=Status.FAILED,
         at=now,
         lease_token=lease_token,
+        only_from=status.WAITING,
         failure_code=refusal.code,
         detail={"gate": refusal.gate, "code": refusal.code},
     )

@@ -6,7 +6,8 @@ correctness is in the row updates. All return counts of what they did.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,9 +17,10 @@ from django.db import connection, transaction
 from instances.accounts import account_of
 from instances.providers import PROVIDERS
 from instances.providers.base import Finding, Found, OutboundMessage, ProviderError
-from instances.providers.http import perform
+from instances.providers.http import perform_all
 from messaging import status
-from messaging.models import FailureCode, Message, Status
+from messaging.models import Category, FailureCode, Message, Status, UnknownPolicy
+from messaging.rendering import buttons_of
 from messaging.settling import vacate
 from messaging.status import Move
 
@@ -28,6 +30,8 @@ BATCH = 500
 LOOKED_UP_AT_ONCE = 50
 # How long after its deadline an unconfirmed message may still be looked for; then policy decides.
 GRACE = timedelta(seconds=30)
+# How long the provider is asked about a one-time code before a tenant's policy sends it again.
+RESEND_AFTER = timedelta(seconds=20)
 # Look-ups grow apart: 5 s, 10, 20 … at most this far.
 LONGEST_BETWEEN_LOOK_UPS = timedelta(minutes=10)
 
@@ -109,18 +113,21 @@ def _in_batches(sql: str, handle: Callable[[list[Any], datetime], int], now: dat
             return total
 
 
+# --- messages whose answer was lost -----------------------------------------------------------------------
+
+
 def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
-    """Asks providers what became of messages whose answer was lost; past the deadline, policy decides."""
-    counts = {"found": 0, "not_sent": 0, "still_unknown": 0, "given_up": 0}
-    for message in _take_unconfirmed(now):
-        if now >= message.deliver_until + GRACE:
-            _give_up(message, now)
-            counts["given_up"] += 1
-            continue
-        found = _ask(message, now)
-        _apply(message, found, now)
-        counts[found.finding] += 1
-    return counts
+    """Asks providers what became of messages whose answer was lost; what stays unknown, policy decides."""
+    messages = _take_unconfirmed(now)
+    findings = _ask([message for message in messages if now < message.deliver_until + GRACE], now)
+    resending = _resending_tenants(messages)
+    moves = [
+        _decided(message, findings.get(message.pk), message.tenant_id in resending, now)
+        for message in messages
+    ]
+    status.move(*(move for move in moves if move))
+    counts = Counter(found.finding.value for found in findings.values())
+    return dict(counts) | {"decided": sum(move is not None for move in moves)}
 
 
 def _take_unconfirmed(now: datetime) -> list[Message]:
@@ -132,50 +139,82 @@ def _take_unconfirmed(now: datetime) -> list[Message]:
     return list(Message.objects.filter(pk__in=ids).select_related("instance"))
 
 
-def _ask(message: Message, now: datetime) -> Found:
-    provider = PROVIDERS[message.instance.provider]
-    if "find" not in provider.supports:
-        return Found(Finding.STILL_UNKNOWN)
-    outbound = OutboundMessage(
+def _ask(messages: Sequence[Message], now: datetime) -> dict[str, Found]:
+    askable = [message for message in messages if "find" in PROVIDERS[message.instance.provider].supports]
+    calls = [
+        PROVIDERS[message.instance.provider].find(
+            account_of(message.instance_id), _outbound(message), now=now
+        )
+        for message in askable
+    ]
+    answers = zip(askable, perform_all(calls), strict=True)
+    return {message.pk: _finding(message, answer) for message, answer in answers}
+
+
+def _outbound(message: Message) -> OutboundMessage:
+    return OutboundMessage(
         id=message.pk,
         to=message.to,
         recipient_id=message.recipient_id,
         text=message.content["text"],
+        title=message.content.get("title", ""),
+        footer=message.content.get("footer", ""),
+        buttons=buttons_of(message.content),
         provider_message_id=message.provider_message_id or "",
         attempted_at=message.attempted_at,
     )
-    try:
-        return perform(provider.find(account_of(message.instance_id), outbound, now=now))
-    except ProviderError as error:
-        log.info("unconfirmed.look_up_failed", message_id=message.pk, code=error.code)
-        return Found(Finding.STILL_UNKNOWN)
 
 
-def _apply(message: Message, found: Found, now: datetime) -> None:
-    detail = {"why": "look_up", "finding": found.finding}
-    if found.finding == Finding.FOUND:
-        status.move(
-            Move(
-                message_id=message.pk,
-                to=found.status or Status.SUBMITTED,
-                at=now,
-                provider_message_id=found.provider_message_id,
-                recipient_id=found.recipient_id,
-                detail=detail,
-            )
-        )
-    if found.finding == Finding.NOT_SENT:
-        status.move(Move(message_id=message.pk, to=Status.QUEUED, at=now, detail=detail))
+def _finding(message: Message, answer: Found | ProviderError) -> Found:
+    if isinstance(answer, Found):
+        return answer
+    log.info("unconfirmed.look_up_failed", message_id=message.pk, code=answer.code)
+    return Found(Finding.STILL_UNKNOWN)
 
 
-def _give_up(message: Message, now: datetime) -> None:
-    """The policy of last resort: never send again what may have gone out."""
-    status.move(
-        Move(
-            message_id=message.pk,
-            to=Status.FAILED,
-            at=now,
-            failure_code=FailureCode.OUTCOME_UNKNOWN,
-            detail={"code": FailureCode.OUTCOME_UNKNOWN},
-        )
+def _resending_tenants(messages: Iterable[Message]) -> frozenset[int]:
+    """Tenants that want one-time codes sent again when nobody knows whether they went out."""
+    tenants = {message.tenant_id for message in messages if message.category == Category.OTP}
+    chosen = UnknownPolicy.objects.filter(tenant__in=tenants, category=Category.OTP, resend=True)
+    return frozenset(chosen.values_list("tenant_id", flat=True)) if tenants else frozenset()
+
+
+def _decided(message: Message, found: Found | None, resends: bool, now: datetime) -> Move | None:
+    """What is to be done now, or None to go on looking. Never sends again what may have gone out, unless told to."""
+    if found and found.finding == Finding.FOUND:
+        return _found(message, found, now)
+    if found and found.finding == Finding.NOT_SENT:
+        return Move(message_id=message.pk, to=Status.QUEUED, at=now, detail={"why": "surely_not_sent"})
+    if now >= message.deliver_until + GRACE:
+        return _given_up(message, now)
+    if resends and message.category == Category.OTP and _waited_enough(message, now):
+        return Move(message_id=message.pk, to=Status.QUEUED, at=now, detail={"why": "policy_resend"})
+    return None
+
+
+def _found(message: Message, found: Found, now: datetime) -> Move:
+    return Move(
+        message_id=message.pk,
+        to=found.status or Status.SUBMITTED,
+        at=now,
+        provider_message_id=found.provider_message_id,
+        recipient_id=found.recipient_id,
+        detail={"why": "look_up"},
     )
+
+
+def _given_up(message: Message, now: datetime) -> Move:
+    code = FailureCode.OUTCOME_UNKNOWN
+    return Move(
+        message_id=message.pk,
+        to=Status.FAILED,
+        at=now,
+        only_from=frozenset({Status.UNCONFIRMED}),  # a receipt may have come while the provider was asked
+        failure_code=code,
+        detail={"code": code},
+    )
+
+
+def _waited_enough(message: Message, now: datetime) -> bool:
+    started = message.attempted_at or message.created_at
+    return started + RESEND_AFTER <= now < message.deliver_until

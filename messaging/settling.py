@@ -157,6 +157,7 @@ def _failed(claim: Claim, error: ProviderError, code: str, now: datetime) -> Mov
         to=Status.FAILED,
         at=now,
         lease_token=claim.lease_token,
+        only_from=status.WAITING,  # a receipt that overtook the answer proves more than the answer
         failure_code=code,
         failure_detail=error.detail,
         detail={"code": code, "reason": error.detail, "attempt": claim.attempt},

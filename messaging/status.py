@@ -54,7 +54,8 @@ class Move:
 
     `lease_token` names the lease under which it was learned: when it is still the row's, the lease ends here,
     whatever becomes of the status. `new_lease` is given by a claim. `refund_attempt` says that the attempt cost
-    nothing. `detail` goes into the timeline.
+    nothing. `only_from` narrows the table for a guess that must not undo what was proved. `detail` goes into the
+    timeline.
     """
 
     message_id: str
@@ -66,6 +67,7 @@ class Move:
     lease_until: datetime | None = None
     next_attempt_at: datetime | None = None
     refund_attempt: bool = False
+    only_from: frozenset[str] | None = None
     failure_code: str = ""
     failure_detail: str = ""
     provider_message_id: str = ""
@@ -162,13 +164,17 @@ def _take_in(row: _Row, move: Move) -> bool:
     if move.lease_token is not None and not stale:
         _release(row)
     _learn_ids(row, move)
-    if move.to not in TABLE[row.status] or (stale and _overruled(row, move)):
+    if not _allowed(row, move) or (stale and _overruled(row, move)):
         return False
     row.status, row.dirty = move.to, True
     row.next_attempt_at, row.held_by = move.next_attempt_at, ""
     _note_attempt(row, move)
     _note_times(row, move)
     return True
+
+
+def _allowed(row: _Row, move: Move) -> bool:
+    return move.to in TABLE[row.status] and (move.only_from is None or row.status in move.only_from)
 
 
 def _overruled(row: _Row, move: Move) -> bool:

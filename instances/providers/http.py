@@ -7,6 +7,7 @@ import json
 import logging
 import ssl
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -91,12 +92,32 @@ def perform(call: Call[T]) -> T:
     return asyncio.run(_perform_alone(call))
 
 
+def perform_all(calls: Sequence[Call[T]]) -> list[T | ProviderError]:
+    """Performs several calls at once, for code that blocks. Returns, in their order, what each gave or raised."""
+    return asyncio.run(_perform_together(calls))
+
+
 async def _perform_alone(call: Call[T]) -> T:
     http = AsyncHttp(connections=1)
     try:
         return await http.perform(call)
     finally:
         await http.aclose()
+
+
+async def _perform_together(calls: Sequence[Call[T]]) -> list[T | ProviderError]:
+    http = AsyncHttp(connections=max(len(calls), 1))
+    try:
+        return await asyncio.gather(*(_given_or_raised(http, call) for call in calls))
+    finally:
+        await http.aclose()
+
+
+async def _given_or_raised(http: AsyncHttp, call: Call[T]) -> T | ProviderError:
+    try:
+        return await http.perform(call)
+    except ProviderError as error:
+        return error
 
 
 @cache

@@ -81,7 +81,7 @@ def test_an_unconfirmed_message_is_never_sent_again_but_given_up_in_the_end() ->
     counts = reconciling.look_up_unconfirmed(now=NOW + reconciling.GRACE)
 
     message.refresh_from_db()
-    assert counts["given_up"] == 1
+    assert counts["decided"] == 1
     assert (message.status, message.failure_code) == (Status.FAILED, "outcome_unknown")
 
 

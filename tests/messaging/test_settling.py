@@ -159,3 +159,37 @@ def test_one_provider_id_for_two_messages_does_not_lose_either() -> None:
     assert (first.status, second.status) == (Status.SUBMITTED, Status.SUBMITTED)
     assert {first.provider_message_id, second.provider_message_id} == {"3EB0AA", None}
     assert in_flight(first) == 0
+
+
+def test_a_refusal_does_not_undo_a_receipt_that_overtook_it() -> None:
+    message, each = claimed()
+    move(Move(message_id=message.pk, to=Status.SENT, at=NOW))
+
+    settle(each, error(Outcome.REJECTED))
+
+    message.refresh_from_db()
+    assert (message.status, message.lease_token, in_flight(message)) == (Status.SENT, None, 0)
+
+
+def test_what_surely_was_not_sent_does_not_count_for_the_day() -> None:
+    instance = make_instance(daily_cap=1)
+    _message, each = claimed(instance=instance)
+
+    settle(each, error(Outcome.RETRY))
+    sent_after_retry = Lane.objects.get(instance=instance).sent_count
+    _message, each = claimed(instance=instance)
+    settle(each, error(Outcome.UNKNOWN, "no_answer"))
+
+    assert (sent_after_retry, Lane.objects.get(instance=instance).sent_count) == (0, 1)
+
+
+@pytest.mark.parametrize(("code", "opens"), [("provider_unreachable", True), ("throttled", False)])
+def test_five_failures_of_the_endpoint_in_a_row_open_its_breaker(code: str, opens: bool) -> None:
+    instance = make_instance(concurrency=5)
+    for _ in range(5):
+        _message, each = claimed(instance=instance)
+        settle(each, error(Outcome.RETRY, code))
+
+    later = make_message(instance=instance)
+
+    assert (claim([later.instance_id], now=NOW) == []) is opens
