@@ -12,7 +12,7 @@ class TenantChoice(forms.Form):
     tenant = forms.IntegerField()
 
 
-class NewUserForm(UserCreationForm):  # type: ignore[misc]
+class NewUserForm(UserCreationForm):
     """Staff make a person: an e-mail address and a first password."""
 
     class Meta:
@@ -20,7 +20,7 @@ class NewUserForm(UserCreationForm):  # type: ignore[misc]
         fields = ("email", "name")
 
 
-class UserForm(UserChangeForm):  # type: ignore[misc]
+class UserForm(UserChangeForm):
     class Meta:
         model = User
         fields = "__all__"

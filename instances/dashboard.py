@@ -1,67 +1,206 @@
-"""The dashboard's pages about instances: how each is doing, and connecting one with a live QR code."""
+"""The dashboard's pages about instances: how each is doing, and connecting one with a live code."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import QuerySet
-from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.contrib import messages
+from django.db.models import Count, Q, QuerySet
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import HttpResponseClientRefresh
 
+from accounts.models import Role
 from accounts.tenancy import MemberRequest, member_view
+from instances import connecting, pausing
+from instances.forms import NewInstanceForm, NumberForm
+from instances.history import lines, sentence
 from instances.models import Instance, InstanceEvent, InstanceStatus
-from instances.pairing import qr_svg
+from instances.pairing import codes
+from pilot.errors import PilotError
 from pilot.live import Live
 
-PAIRING = frozenset({InstanceStatus.CREATED, InstanceStatus.CONNECTING, InstanceStatus.CLOSED})
 EVENTS = 10
+WATCHED = 2  # seconds between looks while someone connects it
+CALM = 10
+# The two halves of the queue, because each has a partial index.
+QUEUED = Q(messages__status="queued") & (
+    Q(messages__next_attempt_at__isnull=True) | Q(messages__next_attempt_at__isnull=False)
+)
+
+# What a button does, and what is said afterwards.
+ACTIONS: Mapping[str, tuple[Callable[..., Any], Any]] = {
+    "restart": (connecting.restart, _("The instance is restarting.")),
+    "logout": (connecting.logout, _("The number was unlinked.")),
+    "pause": (pausing.pause, _("Paused: its messages wait until you resume it.")),
+    "resume": (pausing.resume, _("Resumed.")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """An instance at a glance: `depth` messages wait on it, `reason` is a sentence or empty."""
+
+    instance: Instance
+    depth: int
+    reason: str
 
 
 @require_safe
 @member_view()
 def instance_list(request: MemberRequest) -> HttpResponse:
     """Every instance of the tenant that was not removed."""
-    return render(request, "dashboard/instances.html", {"instances": _mine(request).order_by("name")})
+    return _list(request, NewInstanceForm())
+
+
+@require_POST
+@member_view(role=Role.ADMIN)
+def new_instance(request: MemberRequest) -> HttpResponse:
+    """Makes an instance and shows the code that connects it."""
+    form = NewInstanceForm(request.POST)
+    if not form.is_valid():
+        return _list(request, form)
+    now = timezone.now()
+    try:
+        instance = connecting.create(tenant=request.tenant, name=form.cleaned_data["name"], now=now)
+    except PilotError as error:
+        form.add_error("name", error.message)
+        return _list(request, form)
+    _try(request, connecting.pair, instance=instance, now=now)
+    return redirect("dashboard:instance", instance.name)
 
 
 @require_safe
 @member_view()
 def instance_detail(request: MemberRequest, name: str) -> HttpResponse:
-    """One instance: its connection, its code to scan while it is not connected, and what happened to it."""
-    instance = get_object_or_404(_mine(request), name=name)
-    fragment = _connection(instance).render(request, _context(instance))
-    return render(request, "dashboard/instance.html", {"instance": instance, "connection": fragment})
+    """One instance: its connection, its code while it is not connected, and what happened to it."""
+    return _detail(request, _instance(request, name), NumberForm())
 
 
 @require_safe
 @member_view()
 def instance_connection(request: MemberRequest, name: str) -> HttpResponse:
-    """The part of an instance's page that changes."""
-    instance = get_object_or_404(_mine(request), name=name)
+    """The part of an instance's page that changes; the whole page when its buttons do."""
+    instance = _instance(request, name)
+    if request.GET.get("shown") != _shown(instance):
+        return HttpResponseClientRefresh()
     return _connection(instance).answer(request, _context(instance))
 
 
+@require_POST
+@member_view(role=Role.ADMIN)
+def pair(request: MemberRequest, name: str) -> HttpResponse:
+    """Asks for a code to scan, and with a number for one to type as well."""
+    instance = _instance(request, name)
+    form = NumberForm(request.POST)
+    if "number" in request.POST and not form.is_valid():
+        return _detail(request, instance, form)
+    number = form.cleaned_data["number"] if form.is_valid() else ""
+    _try(request, connecting.pair, instance=instance, number=number, now=timezone.now())
+    return redirect("dashboard:instance", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@member_view(role=Role.ADMIN)
+def remove(request: MemberRequest, name: str) -> HttpResponse:
+    """Asks first, then removes the instance for good."""
+    instance = _instance(request, name)
+    if request.method != "POST":
+        return render(
+            request, "dashboard/remove.html", {"card": cards(_mine(request).filter(pk=instance.pk))[0]}
+        )
+    if not _try(request, connecting.remove, instance=instance, now=timezone.now()):
+        return redirect("dashboard:instance", name)
+    messages.success(request, _("The instance was removed."))
+    return redirect("dashboard:instances")
+
+
+@require_POST
+@member_view(role=Role.ADMIN)
+def act(request: MemberRequest, name: str, action: str) -> HttpResponse:
+    """One of ACTIONS."""
+    if action not in ACTIONS:
+        raise Http404
+    do, done = ACTIONS[action]
+    if _try(request, do, instance=_instance(request, name), now=timezone.now()):
+        messages.success(request, done)
+    return redirect("dashboard:instance", name)
+
+
+def _try(request: MemberRequest, do: Callable[..., Any], **arguments: Any) -> bool:
+    """Does it, or tells the person why it did not work."""
+    try:
+        do(**arguments)
+    except PilotError as error:
+        messages.error(request, error.message)
+        return False
+    return True
+
+
 def _mine(request: MemberRequest) -> QuerySet[Instance]:
-    rows = Instance.objects.filter(tenant=request.tenant).exclude(status=InstanceStatus.REMOVED)
-    return rows.defer("credentials", "hook_token")
+    return Instance.objects.filter(tenant=request.tenant).exclude(status=InstanceStatus.REMOVED)
+
+
+def _instance(request: MemberRequest, name: str) -> Instance:
+    return get_object_or_404(_mine(request).select_related("server"), name=name)
+
+
+def cards(rows: QuerySet[Instance]) -> list[Card]:
+    """The instances by name, each with its queue."""
+    queued = rows.filter(QUEUED).order_by().annotate(depth=Count("messages"))
+    depths = dict(queued.values_list("pk", "depth"))
+    shown = rows.defer("credentials", "hook_token").order_by("name")
+    return [Card(row, depths.get(row.pk, 0), sentence(row.status_reason)) for row in shown]
+
+
+def _list(request: MemberRequest, form: NewInstanceForm) -> HttpResponse:
+    return render(request, "dashboard/instances.html", {"cards": cards(_mine(request)), "form": form})
+
+
+def _detail(request: MemberRequest, instance: Instance, form: NumberForm) -> HttpResponse:
+    connection = _connection(instance).render(request, _context(instance))
+    return render(
+        request, "dashboard/instance.html", {"instance": instance, "connection": connection, "form": form}
+    )
 
 
 def _connection(instance: Instance) -> Live:
     url = reverse("dashboard:instance_connection", args=[instance.name])
-    every = 2 if instance.status in PAIRING else 10
-    return Live(name="connection", template="dashboard/_connection.html", url=url, every=every)
+    calm = instance.status in {InstanceStatus.OPEN, InstanceStatus.CREATED}
+    return Live(
+        name="connection",
+        template="dashboard/_connection.html",
+        url=f"{url}?shown={_shown(instance)}",
+        every=CALM if calm else WATCHED,
+    )
+
+
+def _shown(instance: Instance) -> str:
+    """What decides which buttons the page has."""
+    return f"{instance.status}-{'paused' if instance.paused else 'running'}"
 
 
 def _context(instance: Instance) -> dict[str, Any]:
     events = InstanceEvent.objects.filter(instance=instance).order_by("-id")[:EVENTS]
-    return {"instance": instance, "events": events, "qr": qr_svg(instance, now=timezone.now())}
+    return {
+        "card": cards(Instance.objects.filter(pk=instance.pk))[0],
+        "codes": codes(instance, now=timezone.now()),
+        "lines": lines(events),
+    }
 
 
 urlpatterns = [
     path("instances", instance_list, name="instances"),
+    path("new-instance", new_instance, name="new_instance"),
     path("instances/<slug:name>", instance_detail, name="instance"),
     path("instances/<slug:name>/connection", instance_connection, name="instance_connection"),
+    path("instances/<slug:name>/pair", pair, name="pair_instance"),
+    path("instances/<slug:name>/remove", remove, name="remove_instance"),
+    path("instances/<slug:name>/<slug:action>", act, name="act_on_instance"),
 ]

@@ -1,7 +1,8 @@
-"""The code that a person scans to connect an instance, drawn."""
+"""The codes by which a person connects an instance: one to scan, one to type."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 import segno
@@ -9,17 +10,28 @@ from django.utils.safestring import SafeString, mark_safe
 
 from instances.models import Instance
 
+HALF = 4  # WhatsApp shows the code to type in two halves
 
-def qr_svg(instance: Instance, *, now: datetime) -> SafeString | None:
-    """The instance's QR code as an SVG element, or None when it has none that is still valid."""
-    if not instance.qr_code or seconds_left(instance, now=now) == 0:
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """What to show: an SVG element, the code to type (or empty), and for how many seconds they are good."""
+
+    qr: SafeString
+    typed: str
+    seconds_left: int
+
+
+def codes(instance: Instance, *, now: datetime) -> Codes | None:
+    """The instance's codes, or None while it has none that is still good."""
+    if not instance.qr_code or instance.qr_expires_at is None or instance.qr_expires_at <= now:
         return None
-    code = segno.make_qr(instance.qr_code, error="l")
+    seconds = round((instance.qr_expires_at - now).total_seconds())
+    typed = instance.pairing_code
+    halves = f"{typed[:HALF]}-{typed[HALF:]}" if typed else ""
+    return Codes(qr=_draw(instance.qr_code), typed=halves, seconds_left=seconds)
+
+
+def _draw(payload: str) -> SafeString:
+    code = segno.make_qr(payload, error="l")
     return mark_safe(code.svg_inline(border=4, omitsize=True, svgclass="qr", lineclass=None))
-
-
-def seconds_left(instance: Instance, *, now: datetime) -> int:
-    """How long the code can still be scanned."""
-    if instance.qr_expires_at is None:
-        return 0
-    return max(0, round((instance.qr_expires_at - now).total_seconds()))

@@ -14,11 +14,13 @@ from django.views.decorators.vary import vary_on_headers
 
 from accounts.models import Environment, Tenant
 from accounts.tenancy import MemberRequest, member_view
+from instances.dashboard import Card, cards
 from instances.models import Instance, InstanceStatus
 from messaging.forms import MessageFilter, midnight
 from messaging.models import Message, MessageEvent, Status
 from messaging.status import FINAL, WAITING
 from messaging.timeline import steps
+from messaging.waiting import explain
 from pilot.live import Live
 
 PAGE = 50
@@ -107,9 +109,9 @@ def _link(request: MemberRequest, **changes: str) -> str:
     return f"{reverse('dashboard:messages')}?{query.urlencode()}"
 
 
-def _troubled(tenant: Tenant) -> QuerySet[Instance]:
+def _troubled(tenant: Tenant) -> list[Card]:
     fine = Q(status=InstanceStatus.OPEN, paused=False) | Q(status=InstanceStatus.REMOVED)
-    return Instance.objects.filter(~fine, tenant=tenant).order_by("name").defer("credentials", "hook_token")
+    return cards(Instance.objects.filter(~fine, tenant=tenant))
 
 
 def _message(request: MemberRequest, message_id: str) -> Message:
@@ -117,7 +119,7 @@ def _message(request: MemberRequest, message_id: str) -> Message:
         "instance__credentials", "instance__hook_token"
     )
     return get_object_or_404(
-        mine.select_related("project", "instance", "template_version__template"), id=message_id
+        mine.select_related("project", "instance__lane", "template_version__template"), id=message_id
     )
 
 
@@ -129,7 +131,8 @@ def _progress(message: Message) -> Live:
 
 def _context(message: Message) -> dict[str, Any]:
     events = MessageEvent.objects.filter(message=message).order_by("at", "id")
-    return {"message": message, "steps": steps(events, since=message.created_at)}
+    why = explain(message, instance=message.instance, lane=message.instance.lane, now=timezone.now())
+    return {"message": message, "steps": steps(events, since=message.created_at), "why": why}
 
 
 urlpatterns = [

@@ -17,6 +17,7 @@ from messaging.models import Message, Status, Template
 
 # A part of a number has no index of its own: such a search looks back this far unless a first day is given.
 LOOKS_BACK = timedelta(days=30)
+ENVIRONMENTS = [(side.value, side.label) for side in (Environment.LIVE, Environment.TEST)]
 FURTHER = ("template", "instance", "since", "until")
 DIGITS = re.compile(r"[\d\s().+-]{4,}")
 
@@ -24,7 +25,7 @@ DIGITS = re.compile(r"[\d\s().+-]{4,}")
 class MessageFilter(forms.Form):
     """A filter that is not valid narrows nothing, and says so beside its field."""
 
-    environment = forms.ChoiceField(choices=Environment.choices, required=False)
+    environment = forms.ChoiceField(choices=ENVIRONMENTS, required=False)
     q = forms.CharField(label=_("Number or id"), required=False, max_length=128)
     status = forms.ChoiceField(label=_("Status"), required=False)
     template = forms.ModelChoiceField(Template.objects.none(), label=_("Template"), required=False)

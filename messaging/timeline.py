@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.utils.translation import gettext, ngettext
+from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from messaging.models import FailureCode, MessageEvent, Status
@@ -25,6 +26,21 @@ TITLES = {
     Status.CANCELLED: _("Cancelled"),
 }
 ACCEPTED = _("Accepted into the queue")
+# The words that events carry in "why", "finding" and "code".
+WORDS = {
+    **dict(FailureCode.choices),
+    "lease_expired": _("The process that was sending it vanished."),
+    "instance_down": _("The instance had no connection; this costs no attempt."),
+    "echo": _("The phone's own copy of it arrived."),
+    "look_up": _("The provider was asked about it."),
+    "found": _("It has the message."),
+    "not_sent": _("The message never went out."),
+    "provider_unreachable": _("The provider could not be reached."),
+    "throttled": _("The provider asked for a pause."),
+    "no_answer": _("The provider did not answer."),
+    "ambiguous_answer": _("The provider's answer did not say whether it went out."),
+    "provider_misconfigured": _("The provider refuses us: its address, key or licence is not right."),
+}
 LATE = _("This news came late and changed nothing.")
 
 
@@ -45,12 +61,17 @@ def steps(events: Iterable[MessageEvent], *, since: datetime) -> Iterator[Step]:
     for position, event in enumerate(events):
         yield Step(
             kind=event.kind,
-            title=str(ACCEPTED if position == 0 else TITLES.get(Status(event.kind), event.kind)),
+            title=_title(event, first=position == 0),
             note=_note(event),
             at=event.at,
             after=elapsed(event.at - since),
             late=not event.applied,
         )
+
+
+def _title(event: MessageEvent, *, first: bool) -> str:
+    accepted = first and event.kind == Status.QUEUED
+    return str(ACCEPTED if accepted else TITLES[Status(event.kind)])
 
 
 def elapsed(span: timedelta) -> str:
@@ -68,13 +89,20 @@ def elapsed(span: timedelta) -> str:
 def _note(event: MessageEvent) -> str:
     if not event.applied:
         return str(LATE)
-    return " ".join(_sentences(event.detail))
+    return " ".join(_sentences(event.kind, event.detail))
 
 
-def _sentences(detail: Mapping[str, Any]) -> Iterator[str]:
-    if attempt := detail.get("attempt"):
+def _sentences(kind: str, detail: Mapping[str, Any]) -> Iterator[str]:
+    if kind == Status.SENDING and (attempt := detail.get("attempt")):
         yield gettext("Attempt %(number)s.") % {"number": attempt}
-    if code := detail.get("code"):
-        yield str(dict(FailureCode.choices).get(code, code))
-    if reason := detail.get("reason") or detail.get("detail"):
-        yield str(reason)
+    for word in (detail.get("why"), detail.get("finding"), detail.get("code")):
+        if word in WORDS:
+            yield str(WORDS[word])
+    if at := detail.get("next_attempt_at"):
+        yield gettext("Next attempt at %(time)s.") % {"time": _clock(at)}
+    if said := detail.get("reason"):
+        yield gettext("The provider says: %(said)s") % {"said": said}
+
+
+def _clock(instant: str) -> str:
+    return f"{timezone.localtime(datetime.fromisoformat(instant)):%H:%M:%S}"

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A fragment: `url` answers it again, `every` so many seconds; 0 when it will not change any more."""
+    """A fragment: `url` answers it again, `every` so many seconds (0: it will not change any more)."""
 
     name: str
     template: str

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from pilot import env
 from pilot.database import settings_from_url
 from pilot.logs import logging_settings
+from pilot.navigation import ADMINISTRATION
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -157,6 +158,7 @@ AXES_FAILURE_LIMIT = env.integer("LOGIN_FAILURE_LIMIT", 10, least=1)
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_USERNAME_FORM_FIELD = "login"
+AXES_LOCKOUT_TEMPLATE = "account/locked.html"
 
 # --- HTTP -------------------------------------------------------------------------------------------------
 
@@ -191,6 +193,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": [],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},  # else it asks validator.swagger.io
     "SCHEMA_PATH_PREFIX": "/api/",
     "ENUM_NAME_OVERRIDES": {
         "ButtonKind": "messaging.content.BUTTON_KINDS",
@@ -206,6 +209,8 @@ LANGUAGES = [("pt-br", _("Brazilian Portuguese")), ("en", _("English"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_TZ = True
 TIME_ZONE = "UTC"
+
+UNFOLD = ADMINISTRATION
 
 # --- Celery: carries wake-ups only, see ARCHITECTURE.md ----------------------------------------------------
 

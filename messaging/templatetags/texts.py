@@ -1,4 +1,4 @@
-"""WhatsApp's own markup, drawn as WhatsApp draws it."""
+"""A message's texts: WhatsApp's markup drawn as WhatsApp draws it, and failures in words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from django.template import Library
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
+
+from messaging.models import FailureCode
 
 register = Library()
 
@@ -21,7 +23,13 @@ PATTERNS = [
 @register.filter
 def whatsapp(text: str) -> SafeString:
     """Bold, italic, struck out and fixed width as HTML; everything else escaped."""
-    html = escape(text)
+    html: str = escape(text)
     for pattern, tag in PATTERNS:
         html = pattern.sub(rf"<{tag}>\1</{tag}>", html)
-    return mark_safe(html)  # noqa: S308 - escaped above
+    return mark_safe(html)
+
+
+@register.filter
+def failure(code: str) -> str:
+    """The sentence for a failure code."""
+    return str(FailureCode(code).label)
