@@ -34,9 +34,7 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize("batch", ["1", "2", "500"])
-def test_puts_every_secret_under_the_newest_key(
-    keys: list[str], settings: Settings, batch: str
-) -> None:
+def test_puts_every_secret_under_the_newest_key(keys: list[str], settings: Settings, batch: str) -> None:
     out = run("--batch", batch)
 
     assert "instances.EvolutionServer.api_key: 5 encrypted again, 0 unreadable" in out
@@ -63,9 +61,7 @@ def test_leaves_empty_secrets_empty(keys: list[str]) -> None:
     assert set(EvolutionServer.objects.values_list("api_key", flat=True)) == {""}
 
 
-def test_goes_on_past_a_secret_that_no_key_reads_and_says_so(
-    keys: list[str], settings: Settings
-) -> None:
+def test_goes_on_past_a_secret_that_no_key_reads_and_says_so(keys: list[str], settings: Settings) -> None:
     lost = EvolutionServer.objects.order_by("pk").first()
     assert lost is not None
     with connection.cursor() as cursor:
