@@ -78,7 +78,7 @@ def _copy_aside(site_packages: Path) -> Path:
         return target
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
     for part in parts:
-        shutil.copytree(site_packages / part, unfinished / part)
+        shutil.copytree(site_packages / part, unfinished / part, ignore=shutil.ignore_patterns("include"))
     _open_to_all(unfinished)
     if target.exists():  # another command was faster
         shutil.rmtree(unfinished)
@@ -288,8 +288,9 @@ class Postgres(Engine):
         # The builtin provider sorts and folds alike on Linux and macOS.
         locale = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--encoding=UTF8"]
         login = ["-U", "pilot", "--auth=scram-sha-256", f"--pwfile={password_file}"]
-        sync = [] if self.fsync else ["--no-sync"]
-        self._finish([self.binaries.postgres("initdb"), "-D", str(directory), *locale, *login, *sync])
+        # --no-sync: what a power cut in the first half minute may spoil is an empty cluster.
+        initdb = [self.binaries.postgres("initdb"), "-D", str(directory), "--no-sync"]
+        self._finish([*initdb, *locale, *login])
         create = 'echo "CREATE DATABASE pilot" | "$1" --single -D "$2" postgres'
         self._finish(["/bin/sh", "-c", create, "sh", self.binaries.postgres("postgres"), str(directory)])
 

@@ -18,7 +18,7 @@ from launcher import paths
 from launcher.ports import free_port
 
 STANDIN = Path(__file__).parent / "standin"
-DEADLINE = 20.0  # seconds
+DEADLINE = 60.0  # seconds
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

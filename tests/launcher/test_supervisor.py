@@ -91,11 +91,12 @@ def test_forgets_failures_of_a_service_that_ran_steadily(supervisor: Supervisor)
     service = FakeService("worker", [])
     supervisor.start(service)
     service.running = False
-    supervisor.sleep(1.2)
+    supervisor.sleep(0.7)
+    assert service.starts == 2
 
     supervisor.sleep(61.0)
     service.running = False
-    supervisor.sleep(1.2)
+    supervisor.sleep(0.7)
 
     assert service.starts == 3
 
