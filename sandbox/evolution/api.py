@@ -12,8 +12,7 @@ from starlette.routing import Route
 
 from sandbox.evolution import chats, guards, hooks, lifecycle, messages
 from sandbox.evolution.calls import Answer, Call, read_call
-from sandbox.evolution.errors import SHAPES, EvolutionError, Shape, envelope, invalid
-from sandbox.evolution.errors import Request as Quoted
+from sandbox.evolution.errors import SHAPES, EvolutionError, Quoted, Shape, envelope, invalid
 from sandbox.evolution.schemas import SCHEMAS
 from sandbox.evolution.server import Evolution
 from sandbox.evolution.validation import violations

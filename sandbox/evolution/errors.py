@@ -62,7 +62,7 @@ def undefined(member: str) -> str:
 
 
 @dataclass(frozen=True)
-class Request:
+class Quoted:
     """What a named failure may quote."""
 
     instance: str
@@ -75,17 +75,17 @@ class Shape:
     """A named failure. `accepted`: WhatsApp got the message all the same; `saved`: Evolution stored it
     and fired its webhook."""
 
-    build: Callable[[Request], EvolutionError]
+    build: Callable[[Quoted], EvolutionError]
     accepted: bool = False
     saved: bool = True
     headers: dict[str, str] = field(default_factory=dict)
 
 
-def _always(error: EvolutionError) -> Callable[[Request], EvolutionError]:
-    return lambda _request: error
+def _always(error: EvolutionError) -> Callable[[Quoted], EvolutionError]:
+    return lambda _quoted: error
 
 
-def _gateway(status: int, title: str) -> Callable[[Request], EvolutionError]:
+def _gateway(status: int, title: str) -> Callable[[Quoted], EvolutionError]:
     return _always(EvolutionError(status, GATEWAY_PAGE.format(f"{status} {title}")))
 
 
@@ -106,11 +106,11 @@ SHAPES = {
     "on_whatsapp_500": Shape(_always(unhandled(undefined("onWhatsApp")))),
     "timed_out_400": Shape(_always(bad_request("Error: Timed Out")), saved=False),
     "prisma_400": Shape(_always(bad_request(PRISMA_TEXT)), accepted=True, saved=False),
-    "not_on_whatsapp": Shape(lambda request: not_on_whatsapp(request.jid, request.number)),
+    "not_on_whatsapp": Shape(lambda quoted: not_on_whatsapp(quoted.jid, quoted.number)),
     "object_object_400": Shape(_always(bad_request("[object Object]"))),
     "unauthorized_401": Shape(_always(unauthorized())),
     "forbidden_403": Shape(_always(envelope(403, "Forbidden"))),
-    "instance_404": Shape(lambda request: unknown_instance(request.instance)),
+    "instance_404": Shape(lambda quoted: unknown_instance(quoted.instance)),
     "license_503": Shape(_always(EvolutionError(503, LICENSE_REQUIRED))),
     "bad_gateway_502": Shape(_gateway(502, "Bad Gateway")),
     "gateway_timeout_504": Shape(_gateway(504, "Gateway Time-out")),

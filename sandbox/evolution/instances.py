@@ -114,6 +114,9 @@ class Instances:
         self.save(instance)
 
     def save(self, instance: Instance) -> None:
+        """Keep what changed; work still running for an instance removed meanwhile must not bring it back."""
+        if self.get(instance.name) is not instance:
+            return
         instance.updated_at = iso_now()
         fields = (field.name for field in dataclasses.fields(instance) if field.name != "session")
         doc = json.dumps({name: getattr(instance, name) for name in fields})
@@ -121,7 +124,9 @@ class Instances:
 
     def remove(self, instance: Instance) -> None:
         """Forget the instance and its messages; the ledger keeps what was delivered."""
-        self._by_name.pop(instance.name, None)
+        if self.get(instance.name) is not instance:
+            return
+        del self._by_name[instance.name]
         with self._db.transaction():
             self._db.execute("DELETE FROM instance WHERE name = ?", instance.name)
             for table in ("message", "message_update", "contact"):

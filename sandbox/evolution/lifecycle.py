@@ -9,6 +9,7 @@ from sandbox.evolution.errors import bad_request, envelope, undefined, unhandled
 from sandbox.evolution.formats import instance_token, random_uuid
 from sandbox.evolution.hooks import merge_webhook
 from sandbox.evolution.instances import BAILEYS, BUSINESS, INTEGRATIONS, SETTINGS, Instance
+from sandbox.evolution.reach import socket_of
 from sandbox.evolution.server import Evolution
 
 CONNECT_WAIT = 2.0
@@ -142,8 +143,8 @@ def _success(text: str) -> dict[str, Any]:
     return {"status": "SUCCESS", "error": False, "response": {"message": text}}
 
 
-async def set_presence(_evolution: Evolution, call: Call) -> Answer:
-    socket = call.instance.session.socket
+async def set_presence(evolution: Evolution, call: Call) -> Answer:
+    socket = socket_of(evolution, call)
     if socket == "none":
         raise bad_request(f"TypeError: {undefined('sendPresenceUpdate')}")
     if socket != "open":

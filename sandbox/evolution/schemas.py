@@ -54,18 +54,14 @@ BUTTON = _body(
     },
     "type",
 )
-WEBHOOK = _body(
-    {
-        "enabled": BOOLEAN,
-        "url": STRING,
-        "headers": OBJECT,
-        "byEvents": BOOLEAN,
-        "base64": BOOLEAN,
-        "events": {"type": "array", "minItems": 0, "items": {"type": "string", "enum": list(EVENTS)}},
-    },
-    "enabled",
-    "url",
-)
+WEBHOOK_FIELDS: dict[str, Schema] = {
+    "enabled": BOOLEAN,
+    "url": STRING,
+    "headers": OBJECT,
+    "byEvents": BOOLEAN,
+    "base64": BOOLEAN,
+    "events": {"type": "array", "minItems": 0, "items": {"type": "string", "enum": list(EVENTS)}},
+}
 
 # op -> schema; an operation without one takes no body.
 SCHEMAS: dict[str, Schema] = {
@@ -74,6 +70,7 @@ SCHEMAS: dict[str, Schema] = {
             "qrcode": BOOLEAN,
             "number": {"type": "string", "pattern": r"^\d+[\.@\w-]+"},
             **_strings("token", "businessId", "msgCall", "wavoipToken"),
+            "webhook": _body(WEBHOOK_FIELDS),
             **_strings("proxyHost", "proxyPort", "proxyProtocol", "proxyUsername", "proxyPassword"),
         }
     ),
@@ -140,5 +137,5 @@ SCHEMAS: dict[str, Schema] = {
             }
         }
     ),
-    "webhook/set": _body({"webhook": WEBHOOK}, "webhook"),
+    "webhook/set": _body({"webhook": _body(WEBHOOK_FIELDS, "enabled", "url")}, "webhook"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -21,6 +21,20 @@ def _running() -> Iterator[Emulator]:
 def sandbox(_running: Emulator) -> Emulator:
     _running.control.post("/reset")
     return _running
+
+
+@pytest.fixture
+def launch() -> Iterator[Callable[..., Emulator]]:
+    """Starts sandboxes with options of their own; they end with the test."""
+    launched: list[Emulator] = []
+
+    def start(*options: str) -> Emulator:
+        launched.append(Emulator(*options))
+        return launched[-1]
+
+    yield start
+    for emulator in launched:
+        emulator.kill()
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class Emulator:
         )
 
     def kill(self, sig: int = signal.SIGKILL) -> int:
-        """Send the signal; answers the exit code."""
+        """Send the signal, if it still runs; answers the exit code."""
         self.process.send_signal(sig)
         code = self.process.wait(timeout=PATIENCE)
         assert self.process.stdout

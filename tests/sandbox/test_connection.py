@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from tests.sandbox.emulator import Emulator, Receiver, eventually
 
@@ -49,20 +49,19 @@ def test_answers_create_with_the_first_qr(sandbox: Emulator) -> None:
     assert created["instance"]["status"] == "connecting"
 
 
-def test_holds_connect_for_two_seconds_of_its_own_time() -> None:
-    sandbox = Emulator("--wait-scale", "0.1")
+def test_holds_connect_for_two_seconds_of_its_own_time(launch: Callable[..., Emulator]) -> None:
+    sandbox = launch("--wait-scale", "0.1")
     sandbox.create("a1", pair=False)
 
     started = time.monotonic()
     sandbox.api.get("/instance/connect/a1")
     took = time.monotonic() - started
-    sandbox.kill(signal.SIGTERM)
 
     assert 0.2 <= took < 2
 
 
-def test_pairs_by_itself_when_asked_to(receiver: Receiver) -> None:
-    sandbox = Emulator("--pair-after", "0.1", "--wait-scale", "0.1")
+def test_pairs_by_itself_when_asked_to(launch: Callable[..., Emulator], receiver: Receiver) -> None:
+    sandbox = launch("--pair-after", "0.1", "--wait-scale", "0.1")
     sandbox.create("a1", pair=False, webhook=receiver.url, number="5511900000001")
 
     sandbox.api.get("/instance/connect/a1")
@@ -71,7 +70,6 @@ def test_pairs_by_itself_when_asked_to(receiver: Receiver) -> None:
     eventually(lambda: states(receiver) == {"connecting": 1, "open": 1})
     wuids = [r.body["data"].get("wuid") for r in receiver.of("connection.update")]
     assert "5511900000001@s.whatsapp.net" in wuids
-    sandbox.kill(signal.SIGTERM)
 
 
 def test_restarts_an_open_instance_silently(sandbox: Emulator, receiver: Receiver) -> None:

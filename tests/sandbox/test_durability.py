@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,8 @@ from tests.sandbox.emulator import ALL_RECEIPTS, Emulator, Receiver, eventually
 
 
 @pytest.fixture
-def durable(tmp_path: Path) -> Iterator[Emulator]:
-    emulator = Emulator(
-        "--state", str(tmp_path), "--wait-scale", "0.02", "--receipts-after", "0.02,0.04,0.06"
-    )
-    yield emulator
-    if emulator.process.poll() is None:
-        emulator.kill()
+def durable(launch: Callable[..., Emulator], tmp_path: Path) -> Emulator:
+    return launch("--state", str(tmp_path), "--wait-scale", "0.02", "--receipts-after", "0.02,0.04,0.06")
 
 
 def crash(emulator: Emulator) -> None:
@@ -72,8 +67,10 @@ def test_has_written_every_message_it_answered_for(durable: Emulator) -> None:
     assert [entry["key_id"] for entry in durable.ledger()] == answered
 
 
-def test_sends_the_receipts_still_due(tmp_path: Path, receiver: Receiver) -> None:
-    sandbox = Emulator("--state", str(tmp_path), "--receipts-after", "0.01,0.6,0.7")
+def test_sends_the_receipts_still_due(
+    launch: Callable[..., Emulator], tmp_path: Path, receiver: Receiver
+) -> None:
+    sandbox = launch("--state", str(tmp_path), "--receipts-after", "0.01,0.6,0.7")
     sandbox.create("a1", webhook=receiver.url)
     sandbox.send("a1")
     eventually(lambda: receiver.statuses() == {"SERVER_ACK": 1})
@@ -81,7 +78,6 @@ def test_sends_the_receipts_still_due(tmp_path: Path, receiver: Receiver) -> Non
     crash(sandbox)
 
     eventually(lambda: receiver.statuses() == ALL_RECEIPTS)
-    sandbox.kill()
 
 
 def test_tells_that_open_instances_are_back(durable: Emulator, receiver: Receiver) -> None:

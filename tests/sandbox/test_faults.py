@@ -225,7 +225,10 @@ def test_breaks_the_socket_of_an_open_instance(sandbox: Emulator) -> None:
     cached = sandbox.send("a1", number="5511911111111")
     unknown = sandbox.send("a1", number="5511922222222")
 
+    presence = sandbox.api.post("/instance/setPresence/a1", json={"presence": "available"})
+
     assert sandbox.state("a1") == "open"
+    assert presence.status_code == 400
     assert (cached.status_code, cached.json()["response"]["message"]) == (400, ["Error: Connection Closed"])
     assert (unknown.status_code, unknown.json()["response"]["message"]) == (500, "Connection Closed")
     assert len(sandbox.ledger()) == 1
