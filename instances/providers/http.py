@@ -107,17 +107,17 @@ async def _perform_alone(call: Call[T]) -> T:
 
 async def _perform_together(calls: Sequence[Call[T]]) -> list[T | ProviderError]:
     http = AsyncHttp(connections=max(len(calls), 1))
+
+    async def attempt(call: Call[T]) -> T | ProviderError:
+        try:
+            return await http.perform(call)
+        except ProviderError as error:
+            return error
+
     try:
-        return await asyncio.gather(*(_given_or_raised(http, call) for call in calls))
+        return await asyncio.gather(*(attempt(call) for call in calls))
     finally:
         await http.aclose()
-
-
-async def _given_or_raised(http: AsyncHttp, call: Call[T]) -> T | ProviderError:
-    try:
-        return await http.perform(call)
-    except ProviderError as error:
-        return error
 
 
 @cache

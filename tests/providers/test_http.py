@@ -20,7 +20,7 @@ from instances.providers.base import (
     ProviderError,
     Request,
 )
-from instances.providers.http import AsyncHttp, perform
+from instances.providers.http import AsyncHttp, perform, perform_all
 from tests.providers import peer as behaviours
 from tests.providers.peer import Behaviour, Peer
 
@@ -184,6 +184,18 @@ def test_performs_many_calls_at_once(peer: StartPeer) -> None:
 
     assert {answer.status for answer in asyncio.run(many())} == {200}
     assert len(server.requests) == 100
+
+
+def test_performs_several_and_gives_each_its_own_result(peer: StartPeer, closed_port: str) -> None:
+    good = peer(behaviours.answer(b"{}"))
+
+    first, second, third = perform_all([call(good.url), call(closed_port), call(good.url)])
+
+    assert isinstance(first, Answer)
+    assert isinstance(third, Answer)
+    assert isinstance(second, ProviderError)
+    assert second.code == UNREACHABLE
+    assert perform_all([]) == []
 
 
 def test_never_repeats_a_send_on_a_kept_connection(peer: StartPeer) -> None:
