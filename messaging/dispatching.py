@@ -14,11 +14,11 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 import structlog
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 from django.utils import timezone
 
 from instances.providers import PROVIDERS
@@ -53,7 +53,7 @@ class Dispatcher:
         self._busy = 0
         self._condition = threading.Condition()
         self._stopping = False
-        self._settled: SimpleQueue[Settlement] = SimpleQueue()
+        self._settled: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = [
@@ -80,7 +80,10 @@ class Dispatcher:
             self._stopping = True
             self._condition.notify_all()
             idle = self._condition.wait_for(lambda: self._busy == 0, timeout)
+        self._settled.put(None)
         self._loop.call_soon_threadsafe(self._loop.stop)
+        for thread in self._threads:
+            thread.join(timeout=1)
         return idle
 
     def idle(self, *, timeout: float) -> bool:
@@ -103,6 +106,7 @@ class Dispatcher:
             self.wake(*(each.instance_id for each in claims if each.more))
             for each in claims:
                 self._loop.call_soon_threadsafe(self._begin, each)
+        connection.close()
 
     def _next_batch(self) -> list[int] | None:
         """Up to as many woken instances as there are free slots, which they occupy; None when stopping."""
@@ -132,6 +136,8 @@ class Dispatcher:
         asyncio.set_event_loop(self._loop)
         self._http = AsyncHttp(connections=self._slots)
         self._loop.run_forever()
+        self._loop.run_until_complete(self._http.aclose())
+        self._loop.close()
 
     def _begin(self, claim: Claim) -> None:
         task = self._loop.create_task(self._deliver(claim))
@@ -170,18 +176,18 @@ class Dispatcher:
     # --- settling
 
     def _run_settler(self) -> None:
-        while True:
-            batch = self._next_settlements()
+        while batch := self._next_settlements():
             self._settle(batch)
             # A lane is free again: look for its next message.
             self._give_back(len(batch), again=[settlement.claim.instance_id for settlement in batch])
+        connection.close()
 
     def _next_settlements(self) -> list[Settlement]:
-        batch = [self._settled.get()]
-        while len(batch) < SETTLED_AT_ONCE:
-            try:
-                batch.append(self._settled.get_nowait())
-            except Empty:
+        """What has come in, at least one; nothing at the end."""
+        batch: list[Settlement] = []
+        while (settlement := self._settled.get()) is not None:
+            batch.append(settlement)
+            if self._settled.empty() or len(batch) == SETTLED_AT_ONCE:
                 break
         return batch
 

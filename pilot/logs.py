@@ -40,11 +40,18 @@ def logging_settings(*, level: str, json: bool) -> dict[str, Any]:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
         cache_logger_on_first_use=True,
     )
-    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
+    # Tracebacks without local variables: those hold secrets.
+    for_machines = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    for_people = [
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    ]
     formatter = {
         "()": structlog.stdlib.ProcessorFormatter,
         "foreign_pre_chain": shared,
-        "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        "processors": [
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *(for_machines if json else for_people),
+        ],
     }
     return {
         "version": 1,
@@ -52,5 +59,9 @@ def logging_settings(*, level: str, json: bool) -> dict[str, Any]:
         "formatters": {"lines": formatter},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "root": {"handlers": ["console"], "level": level},
-        "loggers": {"httpx": {"level": "WARNING"}, "celery.app.trace": {"level": "WARNING"}, "celery.worker.strategy": {"level": "WARNING"}},
+        "loggers": {
+            "httpx": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
+        },
     }
