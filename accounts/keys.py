@@ -65,9 +65,10 @@ def issue(
 
 def authenticate(raw: str, *, now: datetime) -> ApiKey:
     """The valid key for `raw`, with its project and tenant. Raises InvalidKey."""
-    key = ApiKey.objects.select_related("project__tenant").filter(_valid(now), digest=digest(raw)).first()
-    if key is None:
-        raise InvalidKey(_("The API key is missing, wrong, expired or revoked."))
+    try:
+        key = ApiKey.objects.select_related("project__tenant").get(_valid(now), digest=digest(raw))
+    except ApiKey.DoesNotExist:
+        raise InvalidKey(_("The API key is missing, wrong, expired or revoked.")) from None
     _note_use(key, now)
     return key
 

@@ -147,15 +147,15 @@ def _compose(key: ApiKey, submission: Submission, now: datetime) -> Message:
 
 def _version(key: ApiKey, name: str) -> TemplateVersion:
     published = TemplateVersion.objects.select_related("template").filter(
-        current_of__project=key.project, current_of__name=name, current_of__status=TemplateStatus.ACTIVE
+        current_of__project=key.project_id, current_of__name=name, current_of__status=TemplateStatus.ACTIVE
     )
-    version = published.first()
-    if version is None:
+    try:
+        return published.get()
+    except TemplateVersion.DoesNotExist:
         raise UnknownTemplate(
             _("There is no active template of that name."),
             fields={"template": [_("No template is called “%(name)s”.") % {"name": name}]},
-        )
-    return version
+        ) from None
 
 
 def _content(version: TemplateVersion | None, submission: Submission) -> Mapping[str, Any]:
@@ -233,19 +233,16 @@ def _winner(key: ApiKey, idempotency: Idempotency) -> Message:
 
 def _earlier(key: ApiKey, idempotency: Idempotency) -> Message | None:
     """The message that the key stands for. Raises KeyReused when that was another request."""
-    row = (
-        IdempotencyKey.objects.select_related(
-            "message__instance__lane", "message__template_version__template"
+    known = IdempotencyKey.objects.filter(
+        tenant_id=key.tenant_id, environment=key.environment, key=idempotency.key
+    ).values_list("message_id", "body_digest")
+    for message_id, digest in known:
+        if digest != idempotency.digest:
+            raise KeyReused(
+                _("This Idempotency-Key was used for another request."),
+                fields={"Idempotency-Key": [_("Use a new key for a new message.")]},
+            )
+        return Message.objects.select_related("instance__lane", "template_version__template").get(
+            pk=message_id
         )
-        .defer("message__instance__credentials", "message__instance__hook_token")
-        .filter(tenant_id=key.tenant_id, environment=key.environment, key=idempotency.key)
-        .first()
-    )
-    if row is None:
-        return None
-    if row.body_digest != idempotency.digest:
-        raise KeyReused(
-            _("This Idempotency-Key was used for another request."),
-            fields={"Idempotency-Key": [_("Use a new key for a new message.")]},
-        )
-    return row.message
+    return None

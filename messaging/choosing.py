@@ -72,15 +72,20 @@ def _of_tenant(project: Project) -> QuerySet[Instance]:
 
 
 def _named(project: Project, name: str) -> Instance | None:
-    return _of_tenant(project).filter(name=name).first()
+    return _only(_of_tenant(project).filter(name=name))
 
 
 def _default(project: Project) -> Instance | None:
-    return _of_tenant(project).filter(default_of__project=project).first()
+    return _only(_of_tenant(project).filter(default_of__project=project))
 
 
 def _last_resort(project: Project) -> Instance | None:
     name = settings.EVOLUTION_INSTANCE_NAME
     if not name:
         return None
-    return _of_tenant(project).filter(Q(provider_name=name) | Q(name=name)).first()
+    return _only(_of_tenant(project).filter(Q(provider_name=name) | Q(name=name)).order_by("id")[:1])
+
+
+def _only(instances: QuerySet[Instance]) -> Instance | None:
+    """The one row there can be. first() would sort it, which costs as much as the rest of the query."""
+    return next(iter(instances), None)

@@ -103,7 +103,12 @@ def json_error(request: HttpRequest, *, code: str, message: str, status: int) ->
     """The same envelope outside of API views."""
     request_id = getattr(request, "request_id", "")
     body = envelope(code=code, message=message, request_id=request_id)
-    return JsonResponse(body, status=status, headers={"Cache-Control": "no-store"})
+    return JsonResponse(
+        body,
+        status=status,
+        headers={"Cache-Control": "no-store"},
+        json_dumps_params={"ensure_ascii": False},
+    )
 
 
 @csrf_exempt

@@ -161,6 +161,36 @@ class FailureSerializer(serializers.Serializer[Any]):
     detail = serializers.CharField(help_text="What the provider said, where it said something.")
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Waiting for its turn",
+            value={
+                "id": "01a228e8-b0e0-76d8-8e58-6f34379b5939",
+                "status": "queued",
+                "to": "+5511999990000",
+                "instance": "loja-centro",
+                "category": "utility",
+                "template": "pedido_enviado",
+                "urgent": False,
+                "environment": "live",
+                "deliver_until": "2026-11-29T13:00:00.000000Z",
+                "created_at": "2026-11-29T12:00:00.000000Z",
+                "submitted_at": None,
+                "sent_at": None,
+                "delivered_at": None,
+                "read_at": None,
+                "failed_at": None,
+                "failure": None,
+                "attempts": 0,
+                "provider_message_id": None,
+                "metadata": {"order": "1042"},
+                "why": "Waiting for its turn: the instance sends one message every 30–46 s.",
+            },
+            response_only=True,
+        )
+    ]
+)
 class MessageSerializer(serializers.Serializer[Any]):
     """A message and what became of it. Times are null until they happen."""
 

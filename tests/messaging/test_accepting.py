@@ -256,6 +256,22 @@ def test_writes_nothing_when_the_last_write_fails(
     assert written() == (0, 0, 0, 0)
 
 
+def test_yields_to_the_same_request_that_was_committed_meanwhile(
+    key: ApiKey, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compose = accepting._compose
+    rivals: list[Accepted] = []
+
+    def overtaken(*given: Any) -> Message:
+        monkeypatch.undo()
+        rivals.append(accept(key, now, idempotency=again(key)))
+        return compose(*given)
+
+    monkeypatch.setattr(accepting, "_compose", overtaken)
+    assert accept(key, now, idempotency=again(key)) == (rivals[0].message, True)
+    assert written() == (1, 1, 1, 1)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_makes_one_message_of_requests_that_race(now: datetime) -> None:
     key = make_sender()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 from django.test import Client
 
 from accounts.models import ApiKey, Project
@@ -22,14 +21,14 @@ class Api:
 
     raw_key: str
 
-    def post(self, path: str, body: Any, **headers: str) -> HttpResponse:
+    def post(self, path: str, body: Any, **headers: str) -> Any:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.call("POST", path, raw, **headers)
 
-    def get(self, path: str, **parameters: Any) -> HttpResponse:
+    def get(self, path: str, **parameters: Any) -> Any:
         return Client(raise_request_exception=False).get(path, parameters, headers={"apikey": self.raw_key})
 
-    def call(self, method: str, path: str, raw: bytes = b"", **headers: str) -> HttpResponse:
+    def call(self, method: str, path: str, raw: bytes = b"", **headers: str) -> Any:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         content_type = names.pop("content-type", "application/json")
         client = Client(raise_request_exception=False)
