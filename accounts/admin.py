@@ -49,9 +49,11 @@ class UserAdmin(DjangoUserAdmin, RowAdmin):  # type: ignore[type-arg]
     search_fields = ("email", "name")
     ordering = ("email",)
     readonly_fields = ("last_login", "date_joined")
+    filter_horizontal = ()
+    autocomplete_fields = ("groups",)
     fieldsets = (
         (None, {"fields": ("email", "name", "password")}),
-        (_("Rights"), {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        (_("Rights"), {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)

@@ -13,7 +13,7 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminURLInputWidget
 
 from accounts.admin import OF_TENANT
-from instances.models import DefaultInstance, EvolutionServer, Instance, InstanceEvent, Lane
+from instances.models import Breaker, DefaultInstance, EvolutionServer, Instance, InstanceEvent, Lane
 from pilot.admin import RecordAdmin, RowAdmin
 
 OF_INSTANCE = ("instance", AutocompleteSelectFilter)
@@ -94,6 +94,8 @@ class InstanceAdmin(RowAdmin):
                     "pace_most_seconds",
                     "urgent_gap_seconds",
                     "concurrency",
+                    "daily_cap",
+                    "warm_up_from",
                     "typing_ms",
                     "link_preview",
                     "buttons_as_text",
@@ -123,6 +125,17 @@ class InstanceEventAdmin(RecordAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[InstanceEvent]:
         return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
+
+
+@admin.register(Breaker)
+class BreakerAdmin(RecordAdmin):
+    list_display = ("server", "failures", "open_until", "probe_until")
+    list_select_related = ("server",)
+    search_fields = ("server__name",)
+    ordering = ("-server_id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Breaker]:
+        return super().get_queryset(request).defer("server__api_key")
 
 
 @admin.register(Lane)

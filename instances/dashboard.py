@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
@@ -29,11 +29,6 @@ from pilot.live import Live
 EVENTS = 10
 WATCHED = 2  # seconds between looks while someone connects it
 CALM = 10
-# The two halves of the queue, because each has a partial index.
-QUEUED = Q(messages__status="queued") & (
-    Q(messages__next_attempt_at__isnull=True) | Q(messages__next_attempt_at__isnull=False)
-)
-
 # What a button does, and what is said afterwards.
 ACTIONS: Mapping[str, tuple[Callable[..., Any], Any]] = {
     "restart": (connecting.restart, _("The instance is restarting.")),
@@ -153,7 +148,7 @@ def _instance(request: MemberRequest, name: str) -> Instance:
 
 def cards(rows: QuerySet[Instance]) -> list[Card]:
     """The instances by name, each with its queue."""
-    queued = rows.filter(QUEUED).order_by().annotate(depth=Count("messages"))
+    queued = rows.filter(messages__status="queued").order_by().annotate(depth=Count("messages"))
     depths = dict(queued.values_list("pk", "depth"))
     shown = rows.defer("credentials", "hook_token").order_by("name")
     return [Card(row, depths.get(row.pk, 0), sentence(row.status_reason)) for row in shown]

@@ -23,6 +23,7 @@ from messaging.models import (
     ReceivedMessage,
     Template,
     TemplateVersion,
+    UnknownPolicy,
 )
 from pilot.admin import RecordAdmin, RecordInline, RowAdmin
 
@@ -86,6 +87,15 @@ class OptInAdmin(RecordAdmin):
     list_select_related = ("tenant",)
     search_fields = ("=number",)
     ordering = ("-id",)
+
+
+@admin.register(UnknownPolicy)
+class UnknownPolicyAdmin(RowAdmin):
+    list_display = ("tenant", "category", "resend")
+    list_select_related = ("tenant",)
+    search_fields = ("tenant__name",)
+    ordering = ("-id",)
+    autocomplete_fields = ("tenant",)
 
 
 class EventInline(RecordInline):

@@ -16,14 +16,16 @@ from accounts.models import Environment, Tenant
 from accounts.tenancy import MemberRequest, member_view
 from instances.dashboard import Card, cards
 from instances.models import Instance, InstanceStatus
+from messaging.forecasting import for_waiting
 from messaging.forms import MessageFilter, midnight
 from messaging.models import Message, MessageEvent, Status
-from messaging.status import FINAL, WAITING
+from messaging.status import FINAL
 from messaging.timeline import steps
 from messaging.waiting import explain
 from pilot.live import Live
 
 PAGE = 50
+LIST_EVERY, MESSAGE_EVERY = 5, 2  # seconds between looks at what still moves
 SHOWN = (
     "to",
     "status",
@@ -53,25 +55,27 @@ def today(tenant: Tenant) -> dict[str, int]:
         delivered=Count("id", Q(status__in=[Status.DELIVERED, Status.READ, Status.PLAYED])),
         failed=Count("id", Q(status=Status.FAILED)),
     )
-    return figures | {"waiting": mine.filter(status__in=WAITING).count()}
+    return figures | {"waiting": mine.filter(status=Status.QUEUED).count()}
 
 
 @require_safe
-@vary_on_headers("HX-Request")
+@vary_on_headers("HX-Request", "HX-Target")
 @member_view()
 def message_list(request: MemberRequest) -> HttpResponse:
-    """The tenant's messages, newest first; only the rows when htmx asks to narrow them."""
+    """The tenant's messages, newest first; only the rows when htmx asks for them."""
     narrowing = MessageFilter(request.GET, tenant=request.tenant, now=timezone.now())
-    above = Message.objects.filter(tenant=request.tenant, id=request.GET.get("before", "")).first()
-    rows = list(_page(narrowing.messages(), above=above))
-    context = {
-        "filter": narrowing,
-        "rows": rows[:PAGE],
-        "older": _link(request, before=rows[PAGE - 1].id) if len(rows) > PAGE else "",
-        "newest": _link(request) if request.GET.get("before") else "",
-    }
-    part = request.headers.get("HX-Target") == "messages"
-    return render(request, "dashboard/_messages.html" if part else "dashboard/messages.html", context)
+    context = _rows(request, narrowing)
+    moving = not context["newest"] and any(row.status not in FINAL for row in context["rows"])
+    rows = Live(
+        name="messages",
+        template="dashboard/_messages.html",
+        url=_link(request, before=request.GET.get("before", "")),
+        every=LIST_EVERY if moving else 0,
+    )
+    if request.headers.get("HX-Target") == rows.name:
+        return rows.answer(request, context)
+    page = {"filter": narrowing, "rows": rows.render(request, context)}
+    return render(request, "dashboard/messages.html", page)
 
 
 @require_safe
@@ -91,21 +95,34 @@ def message_progress(request: MemberRequest, message_id: str) -> HttpResponse:
     return _progress(message).answer(request, _context(message))
 
 
-def _page(rows: QuerySet[Message], *, above: Message | None) -> QuerySet[Message]:
-    """The rows after `above`, one more than a page holds, which tells that there is a next page."""
+def _rows(request: MemberRequest, narrowing: MessageFilter) -> dict[str, Any]:
+    """A page of the list, and the links to the one below and to the top."""
+    above = Message.objects.filter(tenant=request.tenant, id=request.GET.get("before", "")).first()
+    rows = list(_below(above, narrowing.messages())[: PAGE + 1])
+    return {
+        "filter": narrowing,
+        "rows": rows[:PAGE],
+        "older": _link(request, before=rows[PAGE - 1].id) if len(rows) > PAGE else "",
+        "newest": _link(request) if above else "",
+    }
+
+
+def _below(above: Message | None, rows: QuerySet[Message]) -> QuerySet[Message]:
     rows = rows.select_related("instance", "template_version__template").only(*SHOWN)
     if above:
         same_moment = Q(created_at=above.created_at, id__lt=above.id)
+        # The second condition is implied, and is what the index can use.
         rows = rows.filter(Q(created_at__lt=above.created_at) | same_moment, created_at__lte=above.created_at)
-    return rows.order_by("-created_at", "-id")[: PAGE + 1]
+    return rows.order_by("-created_at", "-id")
 
 
-def _link(request: MemberRequest, **changes: str) -> str:
-    """The list's address with `changes`, back at its first page unless they name another."""
+def _link(request: MemberRequest, *, before: str = "") -> str:
+    """The list's address with its filters, from the row `before` on or from the top."""
     query = request.GET.copy()
-    query.pop("before", None)
-    for name, value in changes.items():
-        query[name] = value
+    for name in ("before", "seen"):
+        query.pop(name, None)
+    if before:
+        query["before"] = before
     return f"{reverse('dashboard:messages')}?{query.urlencode()}"
 
 
@@ -125,14 +142,19 @@ def _message(request: MemberRequest, message_id: str) -> Message:
 
 def _progress(message: Message) -> Live:
     url = reverse("dashboard:message_progress", args=[message.id])
-    every = 0 if message.status in FINAL else 2
+    every = 0 if message.status in FINAL else MESSAGE_EVERY
     return Live(name="progress", template="dashboard/_progress.html", url=url, every=every)
 
 
 def _context(message: Message) -> dict[str, Any]:
     events = MessageEvent.objects.filter(message=message).order_by("at", "id")
-    why = explain(message, instance=message.instance, lane=message.instance.lane, now=timezone.now())
-    return {"message": message, "steps": steps(events, since=message.created_at), "why": why}
+    place = {"instance": message.instance, "lane": message.instance.lane, "now": timezone.now()}
+    return {
+        "message": message,
+        "steps": steps(events, since=message.created_at),
+        "why": explain(message, **place),
+        "forecast": for_waiting(message, **place) if message.status == Status.QUEUED else None,
+    }
 
 
 urlpatterns = [

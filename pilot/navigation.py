@@ -47,6 +47,7 @@ ADMINISTRATION = {
                     _link(_("Templates"), "article", "messaging_template"),
                     _link(_("Contacts"), "contacts", "messaging_contact"),
                     _link(_("Opt-ins"), "how_to_reg", "messaging_optin"),
+                    _link(_("Unknown outcomes"), "help", "messaging_unknownpolicy"),
                 ],
             },
             {
@@ -79,6 +80,7 @@ ADMINISTRATION = {
                     _link(_("Parked receipts"), "local_parking", "messaging_parkedreceipt"),
                     _link(_("Idempotency keys"), "fingerprint", "messaging_idempotencykey"),
                     _link(_("Lanes"), "speed", "instances_lane"),
+                    _link(_("Circuit breakers"), "electric_bolt", "instances_breaker"),
                     _link(_("Failed sign-ins"), "lock", "axes_accessattempt"),
                     _link(_("Second factors"), "phonelink_lock", "mfa_authenticator"),
                 ],

@@ -207,6 +207,7 @@ SPECTACULAR_SETTINGS = {
 LANGUAGE_CODE = env.text("LANGUAGE_CODE", "pt-br")
 LANGUAGES = [("pt-br", _("Brazilian Portuguese")), ("en", _("English"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
+FORMAT_MODULE_PATH = ["pilot.formats"]
 USE_TZ = True
 TIME_ZONE = "UTC"
 

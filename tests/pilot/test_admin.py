@@ -8,6 +8,7 @@ import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from axes.models import AccessAttempt, AccessLog
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group
 from django.db import connection
@@ -18,7 +19,7 @@ from django.urls import reverse
 
 from accounts.models import ApiKey, Membership, User
 from billing.models import Usage
-from instances.models import DefaultInstance, EvolutionServer, InstanceEvent
+from instances.models import Breaker, DefaultInstance, EvolutionServer, InstanceEvent
 from messaging.models import (
     Contact,
     IdempotencyKey,
@@ -27,6 +28,7 @@ from messaging.models import (
     ParkedReceipt,
     ProjectTurn,
     ReceivedMessage,
+    UnknownPolicy,
 )
 from pilot.models import Heartbeat, StreamPlace
 from tests import factories
@@ -35,6 +37,7 @@ from webhooks.models import InboundCall
 
 pytestmark = pytest.mark.django_db
 
+OURS = {"accounts", "billing", "instances", "messaging", "pilot", "webhooks"}
 MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label_lower)
 FEW = 12  # queries of one page; session, user and rights take four of them
 MADE_BY_PEOPLE = {
@@ -47,6 +50,7 @@ MADE_BY_PEOPLE = {
     "instances.DefaultInstance",
     "instances.EvolutionServer",
     "messaging.Contact",
+    "messaging.UnknownPolicy",
 }
 SECRETS = ("global-key", "hook-", "instance-key")
 
@@ -92,6 +96,8 @@ def _one_of_each(number: int) -> None:
     ReceivedMessage.objects.create(
         tenant=tenant, instance=instance, provider_message_id="B", sender_id="s", kind="text", at=NOW
     )
+    UnknownPolicy.objects.create(tenant=tenant)
+    Breaker.objects.create(server=instance.server)
     InboundCall.objects.create(instance=instance, event="messages.upsert", body=b'{"apikey": "instance-key"}')
     Usage.objects.create(tenant=tenant, project=project, environment="live", month=NOW.date(), slot=0)
     Group.objects.create(name=f"group {number}")
@@ -105,6 +111,12 @@ def _one_of_each(number: int) -> None:
 
 def _page(model: type[Model], page: str, *args: Any) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+def test_has_a_page_for_every_model_of_ours() -> None:
+    ours = {model for model in apps.get_models() if model._meta.app_label in OURS}
+
+    assert ours <= set(MODELS)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model._meta.label_lower)
