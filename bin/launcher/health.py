@@ -22,7 +22,8 @@ def wait_for_progress(
 ) -> float:
     """Return the seconds it took; raises LauncherError with the logs of what is missing after 60 s."""
     began = time.monotonic()
-    while missing := missing_parts(port):
+    waited = 0.0
+    while missing := missing_parts(port, since=waited):
         waited = time.monotonic() - began
         console.status("processes", f"waiting for {', '.join(missing)}  {waited:.0f} s")
         supervisor.refuse_failing()
@@ -32,18 +33,25 @@ def wait_for_progress(
     return time.monotonic() - began
 
 
-def missing_parts(port: int) -> list[str]:
-    """What is not seen to work yet: `web`, which reports on the others, else kinds that are not ok."""
+def missing_parts(port: int, *, since: float) -> list[str]:
+    """What has not worked in the last `since` seconds: `web`, which reports on the others, else their kinds."""
     alive = client.call(port, "GET", "/livez")
     if alive is None or alive.status != 200:
         return ["web"]
     report = client.call(port, "GET", "/health")
-    return kinds_without_progress(report.body if report else {})
+    return kinds_without_progress(report.body if report else {}, since=since)
 
 
-def kinds_without_progress(report: Mapping[str, Any]) -> list[str]:
-    """The kinds of which a /health report has no process with status ok."""
-    working = {process["kind"] for process in report.get("processes", []) if process["status"] == "ok"}
+def kinds_without_progress(report: Mapping[str, Any], *, since: float) -> list[str]:
+    """The kinds of which a /health report has no process that is ok and made progress in that time.
+
+    Right after a restart the report still speaks well of the processes of the run before.
+    """
+    working = {
+        process["kind"]
+        for process in report.get("processes", [])
+        if process["status"] == "ok" and process["progress_age_seconds"] <= since
+    }
     return [kind for kind in KINDS if kind not in working]
 
 

@@ -58,14 +58,22 @@ def test_timeline_has_a_line_per_event(event: dict[str, Any], line: str) -> None
     ("processes", "missing"),
     [
         ([], ["worker", "beat", "consume"]),
-        ([("worker", "ok"), ("beat", "ok"), ("consume", "ok")], []),
-        ([("worker", "stuck"), ("beat", "ok"), ("consume", "ok")], ["worker"]),
-        ([("worker", "stuck"), ("worker", "ok"), ("beat", "ok"), ("consume", "down")], ["consume"]),
+        ([("worker", "ok", 1), ("beat", "ok", 2), ("consume", "ok", 5)], []),
+        ([("worker", "stuck", 1), ("beat", "ok", 1), ("consume", "ok", 1)], ["worker"]),
+        ([("worker", "ok", 1), ("beat", "ok", 6), ("consume", "ok", 1)], ["beat"]),
+        (
+            [("worker", "stuck", 9), ("worker", "ok", 1), ("beat", "ok", 1), ("consume", "down", 1)],
+            ["consume"],
+        ),
     ],
 )
-def test_waits_for_one_process_of_each_kind_that_makes_progress(
-    processes: list[tuple[str, str]], missing: list[str]
+def test_waits_for_one_process_of_each_kind_that_made_progress_in_this_run(
+    processes: list[tuple[str, str, float]], missing: list[str]
 ) -> None:
-    report = {"processes": [{"kind": kind, "status": status} for kind, status in processes]}
+    report = {
+        "processes": [
+            {"kind": kind, "status": status, "progress_age_seconds": age} for kind, status, age in processes
+        ]
+    }
 
-    assert kinds_without_progress(report) == missing
+    assert kinds_without_progress(report, since=5.0) == missing

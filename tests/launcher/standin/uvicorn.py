@@ -28,7 +28,8 @@ def timeline() -> list[dict[str, str]]:
 def health() -> dict[str, object]:
     """Report every kind whose process has written its pid down."""
     kinds = [kind for kind in ("worker", "beat", "consume") if (standin.REPORTS / f"{kind}.pid").exists()]
-    return {"status": "ok", "processes": [{"name": kind, "kind": kind, "status": "ok"} for kind in kinds]}
+    ok = {"status": "ok", "progress_age_seconds": 0.0}
+    return {"status": "ok", "processes": [{"name": kind, "kind": kind, **ok} for kind in kinds]}
 
 
 class Handler(BaseHTTPRequestHandler):
