@@ -26,7 +26,7 @@ ENDPOINT_FAILURES = frozenset({UNREACHABLE, NO_ANSWER, AMBIGUOUS})
 # Opens for 15 s, doubled with every further failure, five minutes at most.
 _FAIL = """
 UPDATE instances_breaker SET failures = least(now_failed, 1000), probe_until = NULL,
-    open_until = CASE WHEN now_failed >= %(threshold)s THEN %(now)s + least(
+    open_until = CASE WHEN now_failed >= %(threshold)s THEN %(now)s + interval '1 second' * least(
         %(shortest)s * power(2, least(now_failed - %(threshold)s, 10)), %(longest)s) END
 FROM (SELECT b.server_id AS id, b.failures + f.count AS now_failed
       FROM unnest(%(ids)s::bigint[], %(counts)s::int[]) AS f (server_id, count)
@@ -73,8 +73,8 @@ def _fail(counts: dict[int, int], now: datetime) -> None:
                 "ids": list(counts),
                 "counts": list(counts.values()),
                 "threshold": OPENS_AFTER,
-                "shortest": SHORTEST_OPEN,
-                "longest": LONGEST_OPEN,
+                "shortest": SHORTEST_OPEN.total_seconds(),
+                "longest": LONGEST_OPEN.total_seconds(),
                 "now": now,
             },
         )

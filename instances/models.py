@@ -97,7 +97,12 @@ class Instance(models.Model):
         verbose_name = _("instance")
         verbose_name_plural = _("instances")
         constraints = [
-            models.UniqueConstraint("tenant", "name", name="instance_name_unique"),
+            models.UniqueConstraint(
+                "tenant",
+                "name",
+                name="instance_name_unique",
+                condition=~models.Q(status=InstanceStatus.REMOVED),
+            ),
             models.CheckConstraint(
                 condition=models.Q(status__in=InstanceStatus.values), name="instance_status_known"
             ),

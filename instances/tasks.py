@@ -10,10 +10,10 @@ from django.utils import timezone
 from instances import health
 
 
-@shared_task(name="instances.recheck_degraded")
-def recheck_degraded(**_kwargs: Any) -> dict[str, int]:
+@shared_task(name="instances.recheck")
+def recheck(**_kwargs: Any) -> dict[str, int]:
     """Every 30 s: opens the gate of instances that are connected again."""
-    return health.recheck_degraded(now=timezone.now())
+    return health.recheck(now=timezone.now())
 
 
 @shared_task(name="instances.keep_hooks")

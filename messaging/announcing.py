@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from messaging.models import MessageEvent, Status
@@ -11,7 +11,7 @@ from pilot.celery import redis
 
 STREAM = "stream:status"
 # The stream's words where they differ from ours.
-WORDS = {Status.SUBMITTED: "sent", Status.QUEUED: "pending"}
+WORDS: Mapping[str, str] = {Status.SUBMITTED: "sent", Status.QUEUED: "pending"}
 
 
 def relay() -> int:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
@@ -285,7 +286,7 @@ def _note_hold(instance_id: int, hold: Hold, now: datetime) -> None:
         return
     until = hold.until.isoformat() if hold.until else None
     detail = Jsonb({"gate": hold.gate, "reason": hold.reason} | ({"until": until} if until else {}))
-    values = {
+    values: dict[str, Any] = {
         "gate": hold.gate,
         "instance": instance_id,
         "limit": _TOLD[hold.gate],

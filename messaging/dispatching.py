@@ -145,6 +145,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, claim: Claim) -> None:
+        result: Receipt | gates.Refusal | ProviderError
         try:
             result = await self._call(claim)
         except ProviderError as error:

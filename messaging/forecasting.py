@@ -125,9 +125,9 @@ def _read(instance_id: int) -> Sequence[Group]:
 
 
 def _ahead(message: Message) -> int:
-    place = [message.instance_id, message.urgent, message.project_id, message.deliver_until, message.pk]
+    queue = (message.instance_id, message.urgent, message.project_id)
     with connection.cursor() as cursor:
-        cursor.execute(_AHEAD, [*place, COUNTED_AT_MOST])
+        cursor.execute(_AHEAD, [*queue, message.deliver_until, message.pk, COUNTED_AT_MOST])
         return int(cursor.fetchone()[0])
 
 

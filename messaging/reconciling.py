@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from instances.accounts import account_of
 from instances.providers import PROVIDERS
-from instances.providers.base import Finding, Found, OutboundMessage, ProviderError
+from instances.providers.base import Call, Finding, Found, OutboundMessage, ProviderError
 from instances.providers.http import perform_all
 from messaging import status
 from messaging.models import Category, FailureCode, Message, Status, UnknownPolicy
@@ -32,8 +33,6 @@ LOOKED_UP_AT_ONCE = 50
 GRACE = timedelta(seconds=30)
 # How long the provider is asked about a one-time code before a tenant's policy sends it again.
 RESEND_AFTER = timedelta(seconds=20)
-# Look-ups grow apart: 5 s, 10, 20 … at most this far.
-LONGEST_BETWEEN_LOOK_UPS = timedelta(minutes=10)
 
 _EXPIRED = """
 SELECT id FROM messaging_message
@@ -44,13 +43,14 @@ _LEASES = """
 SELECT id, instance_id, lease_token FROM messaging_message
 WHERE lease_until IS NOT NULL AND lease_until <= %s ORDER BY lease_until LIMIT %s FOR UPDATE SKIP LOCKED
 """
-# Taking a look-up moves its time on, so that two processes do not ask the same thing.
+# Taking a look-up moves its time on, so that two processes do not ask the same thing. Look-ups grow apart: each wait
+# is as long as what has passed since the attempt.
 _UNCONFIRMED = """
-UPDATE messaging_message SET next_attempt_at = %(now)s + least(
-    greatest(%(now)s - attempted_at, interval '5 seconds'), %(longest)s)
+UPDATE messaging_message SET next_attempt_at = %s::timestamptz + least(
+    greatest(%s::timestamptz - attempted_at, interval '5 seconds'), interval '10 minutes')
 WHERE id IN (
-    SELECT id FROM messaging_message WHERE status = 'unconfirmed' AND next_attempt_at <= %(now)s
-    ORDER BY next_attempt_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+    SELECT id FROM messaging_message WHERE status = 'unconfirmed' AND next_attempt_at <= %s
+    ORDER BY next_attempt_at LIMIT %s FOR UPDATE SKIP LOCKED)
 RETURNING id
 """
 
@@ -125,30 +125,28 @@ def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
         _decided(message, findings.get(message.pk), message.tenant_id in resending, now)
         for message in messages
     ]
-    status.move(*(move for move in moves if move))
+    _apply([move for move in moves if move])
     counts = Counter(found.finding.value for found in findings.values())
     return dict(counts) | {"decided": sum(move is not None for move in moves)}
 
 
 def _take_unconfirmed(now: datetime) -> list[Message]:
     with connection.cursor() as cursor:
-        cursor.execute(
-            _UNCONFIRMED, {"now": now, "longest": LONGEST_BETWEEN_LOOK_UPS, "limit": LOOKED_UP_AT_ONCE}
-        )
+        cursor.execute(_UNCONFIRMED, [now, now, now, LOOKED_UP_AT_ONCE])
         ids = [row[0] for row in cursor.fetchall()]
     return list(Message.objects.filter(pk__in=ids).select_related("instance"))
 
 
 def _ask(messages: Sequence[Message], now: datetime) -> dict[str, Found]:
     askable = [message for message in messages if "find" in PROVIDERS[message.instance.provider].supports]
-    calls = [
+    calls: list[Call[Found]] = [
         PROVIDERS[message.instance.provider].find(
             account_of(message.instance_id), _outbound(message), now=now
         )
         for message in askable
     ]
-    answers = zip(askable, perform_all(calls), strict=True)
-    return {message.pk: _finding(message, answer) for message, answer in answers}
+    answers = perform_all(calls)
+    return {message.pk: _finding(message, answer) for message, answer in zip(askable, answers, strict=True)}
 
 
 def _outbound(message: Message) -> OutboundMessage:
@@ -192,11 +190,22 @@ def _decided(message: Message, found: Found | None, resends: bool, now: datetime
     return None
 
 
+def _apply(moves: Sequence[Move]) -> None:
+    """All at once; where a provider id turns out to belong to another message, one by one and without that one."""
+    try:
+        status.move(*moves)
+    except IntegrityError:
+        for move in moves:
+            with suppress(IntegrityError):
+                status.move(move)
+
+
 def _found(message: Message, found: Found, now: datetime) -> Move:
     return Move(
         message_id=message.pk,
         to=found.status or Status.SUBMITTED,
         at=now,
+        failure_code=FailureCode.UNDELIVERABLE if found.status == Status.FAILED else "",
         provider_message_id=found.provider_message_id,
         recipient_id=found.recipient_id,
         detail={"why": "look_up"},

