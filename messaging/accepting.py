@@ -19,9 +19,10 @@ from django.utils.translation import gettext as _
 
 from accounts.models import ApiKey
 from billing import metering
-from messaging import numbers, opt_ins, rendering
+from messaging import forecasting, numbers, opt_ins, rendering
 from messaging.choosing import choose_instance
 from messaging.content import validate_content
+from messaging.forecasting import Forecast
 from messaging.models import Category, IdempotencyKey, Message, MessageEvent, TemplateStatus, TemplateVersion
 from pilot.celery import wake_on_commit
 from pilot.errors import PilotError
@@ -38,6 +39,13 @@ class DeadlinePassed(PilotError):
     """The wanted deadline is not in the future."""
 
     code = "deadline_passed"
+
+
+class WouldBeLate(PilotError):
+    """The request asked to be refused when its deadline cannot be met."""
+
+    code = "would_be_late"
+    status = 409
 
 
 class KeyReused(PilotError):
@@ -70,6 +78,7 @@ class Submission:
     urgent: bool = False
     deliver_until: datetime | None = None
     skip_opt_in_validation: bool = False
+    refuse_if_late: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -92,6 +101,7 @@ class Accepted(NamedTuple):
 
     message: Message
     replayed: bool
+    forecast: Forecast | None = None
 
 
 def submit(
@@ -105,8 +115,9 @@ def submit(
     if idempotency and (earlier := _earlier(key, idempotency)):
         return Accepted(earlier, replayed=True)
     message = _compose(key, submission, now)
+    forecast = _forecast(message, submission, now)
     if _store(key, message, idempotency):
-        return Accepted(message, replayed=False)
+        return Accepted(message, replayed=False, forecast=forecast)
     assert idempotency is not None
     return Accepted(_winner(key, idempotency), replayed=True)
 
@@ -143,6 +154,24 @@ def _compose(key: ApiKey, submission: Submission, now: datetime) -> Message:
         created_at=now,
         deliver_until=_deadline(category, submission.deliver_until, now),
     )
+
+
+def _forecast(message: Message, submission: Submission, now: datetime) -> Forecast:
+    instance = message.instance
+    forecast = forecasting.for_new(message, instance=instance, lane=instance.lane, now=now)
+    if submission.refuse_if_late and forecast.late(message.deliver_until):
+        raise WouldBeLate(_why_late(forecast), fields={"refuse_if_late": [_("It was not accepted.")]})
+    message.expected_at = forecast.expected_at
+    return forecast
+
+
+def _why_late(forecast: Forecast) -> str:
+    if forecast.expected_at is None:
+        return _("Nobody can say when it would go out: the instance is not connected.")
+    return _("It would go out at %(at)s, after its deadline: %(ahead)s messages go before it.") % {
+        "at": forecast.expected_at.isoformat(timespec="seconds"),
+        "ahead": forecast.position - 1,
+    }
 
 
 def _version(key: ApiKey, name: str) -> TemplateVersion:
@@ -242,7 +271,6 @@ def _earlier(key: ApiKey, idempotency: Idempotency) -> Message | None:
                 _("This Idempotency-Key was used for another request."),
                 fields={"Idempotency-Key": [_("Use a new key for a new message.")]},
             )
-        return Message.objects.select_related("instance__lane", "template_version__template").get(
-            pk=message_id
-        )
+        related = ("instance__lane", "instance__tenant", "template_version__template")
+        return Message.objects.select_related(*related).get(pk=message_id)
     return None

@@ -20,8 +20,14 @@ COLUMNS = (
     "concurrency",
     "pace_least_seconds",
     "pace_most_seconds",
+    "urgent_gap_seconds",
+    "daily_cap",
+    "warm_up_from",
     "lane__in_flight",
     "lane__next_send_at",
+    "lane__next_urgent_at",
+    "lane__sent_on",
+    "lane__sent_count",
 )
 
 
@@ -64,6 +70,7 @@ def choose_instance(*, project: Project, name: str = "") -> Instance:
             _("The instance was removed."),
             fields={"instance": [_("“%(name)s” was removed.") % {"name": instance.name}]},
         )
+    instance.tenant = project.tenant
     return instance
 
 
@@ -72,7 +79,10 @@ def _of_tenant(project: Project) -> QuerySet[Instance]:
 
 
 def _named(project: Project, name: str) -> Instance | None:
-    return _only(_of_tenant(project).filter(name=name))
+    """A removed instance's name may have been given to a new one."""
+    named = sorted(_of_tenant(project).filter(name=name), key=lambda instance: instance.pk)
+    present = [instance for instance in named if instance.status != InstanceStatus.REMOVED]
+    return next(reversed(present or named), None)
 
 
 def _default(project: Project) -> Instance | None:

@@ -12,6 +12,7 @@ from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_sc
 from rest_framework import serializers
 
 from messaging.content import BUTTON_KINDS, LABEL_LIMIT, LINE_LIMIT, TEXT_LIMIT
+from messaging.forecasting import Forecast
 from messaging.models import Category, FailureCode, Message, Status
 from messaging.waiting import explain
 from pilot.api import InstantField, PageFilter, StrictSerializer
@@ -134,6 +135,11 @@ class SubmissionSerializer(StrictSerializer):
         help_text="Sends without a recorded opt-in; needs the scope `messages:skip_opt_in`. "
         "Never reaches someone who opted out.",
     )
+    refuse_if_late = serializers.BooleanField(
+        default=False,
+        help_text="Refuses the message with the code `would_be_late` instead of accepting one that could not be "
+        "sent before its deadline.",
+    )
     metadata = MetadataField(
         required=False,
         help_text=f"Up to {MOST_METADATA} texts of yours, kept with the message and given back with it.",
@@ -185,6 +191,8 @@ class FailureSerializer(serializers.Serializer[Any]):
                 "attempts": 0,
                 "provider_message_id": None,
                 "metadata": {"order": "1042"},
+                "position": 3,
+                "expected_at": "2026-11-29T12:01:16.000000Z",
                 "why": "Waiting for its turn: the instance sends one message every 30–46 s.",
             },
             response_only=True,
@@ -217,6 +225,12 @@ class MessageSerializer(serializers.Serializer[Any]):
     attempts = serializers.IntegerField(help_text="How often it was handed to the provider.")
     provider_message_id = serializers.CharField(allow_null=True, help_text="Its id at the provider.")
     metadata = serializers.DictField(child=serializers.CharField(), help_text="What you sent along.")
+    position = serializers.SerializerMethodField(
+        help_text="Its place in the instance's queue, 1 is next; null in lists and once it is not queued."
+    )
+    expected_at = serializers.SerializerMethodField(
+        help_text="When it should go out; null while nobody can know. In lists, as forecast when it was accepted."
+    )
     why = serializers.SerializerMethodField(
         help_text="One sentence on why it has not gone out yet; null when it has, or never will."
     )
@@ -230,6 +244,19 @@ class MessageSerializer(serializers.Serializer[Any]):
             return None
         sentence = FailureCode(message.failure_code).label
         return {"code": message.failure_code, "message": str(sentence), "detail": message.failure_detail}
+
+    def get_position(self, message: Message) -> int | None:
+        forecast = self._forecast()
+        return forecast.position if forecast else None
+
+    @extend_schema_field(InstantField(allow_null=True))
+    def get_expected_at(self, message: Message) -> str | None:
+        forecast = self._forecast()
+        expected_at = forecast.expected_at if forecast else message.expected_at
+        return InstantField().to_representation(expected_at) if expected_at else None
+
+    def _forecast(self) -> Forecast | None:
+        return self.context.get("forecast")
 
     def get_why(self, message: Message) -> str | None:
         instance = message.instance
@@ -257,7 +284,10 @@ class EventSerializer(serializers.Serializer[Any]):
 
     id = serializers.CharField(help_text="The event's id.")
     at = InstantField(help_text="When it happened.")
-    kind = serializers.ChoiceField(Status.choices, help_text="The state that it is about.")
+    kind = serializers.ChoiceField(
+        [*Status.choices, ("held", _("Held"))],
+        help_text="The state that it is about, or `held`: `detail` then names the gate, the reason and until when.",
+    )
     applied = serializers.BooleanField(help_text="False for news that came too late to change anything.")
     detail = serializers.DictField(help_text="What else is known about it.")
 

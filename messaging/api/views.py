@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from accounts.api.authentication import key_of
 from accounts.models import ApiKey, Scope
-from messaging import numbers
+from messaging import forecasting, numbers
 from messaging.accepting import Idempotency, Submission, submit
 from messaging.api.serializers import (
     OWN_CONTENT,
@@ -29,7 +29,8 @@ from messaging.api.serializers import (
     SubmissionSerializer,
     TimelineSerializer,
 )
-from messaging.models import Message, MessageEvent
+from messaging.forecasting import Forecast
+from messaging.models import Message, MessageEvent, Status
 from pilot.api import ApiView, cursor_of, refusals
 
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -66,7 +67,9 @@ class MessagesView(ApiView):
         headers = {"Location": reverse("api:message", args=[accepted.message.pk])}
         if accepted.replayed:
             headers["Idempotent-Replayed"] = "true"
-        return Response(MessageSerializer(accepted.message).data, status=202, headers=headers)
+        forecast = accepted.forecast or _forecast(accepted.message)
+        answer = MessageSerializer(accepted.message, context={"forecast": forecast})
+        return Response(answer.data, status=202, headers=headers)
 
     @extend_schema(
         operation_id="list_messages",
@@ -105,7 +108,7 @@ class MessageView(ApiView):
         message = messages_of(key_of(request)).filter(pk=message_id).first()
         if message is None:
             raise Http404
-        return Response(MessageSerializer(message).data)
+        return Response(MessageSerializer(message, context={"forecast": _forecast(message)}).data)
 
 
 class MessageEventsView(ApiView):
@@ -130,10 +133,17 @@ def messages_of(key: ApiKey) -> QuerySet[Message]:
         Message.objects.filter(
             tenant_id=key.tenant_id, environment=key.environment, project_id=key.project_id
         )
-        .select_related("instance__lane", "template_version__template")
+        .select_related("instance__lane", "instance__tenant", "template_version__template")
         .defer("content", "variables", "instance__credentials", "instance__hook_token")
         .defer("template_version__content")
     )
+
+
+def _forecast(message: Message) -> Forecast | None:
+    if message.status != Status.QUEUED:
+        return None
+    instance = message.instance
+    return forecasting.for_waiting(message, instance=instance, lane=instance.lane, now=timezone.now())
 
 
 def _submission(fields: Mapping[str, Any]) -> Submission:

@@ -215,7 +215,7 @@ def test_does_not_mind_the_order_of_fields(key: ApiKey) -> None:
 def test_gives_the_first_message_again_although_it_would_now_be_refused(key: ApiKey, now: datetime) -> None:
     first = accept(key, now, idempotency=again(key))
     opt_ins.revoke(tenant=key.tenant, number="+5511999990000", source="reply", now=now)
-    assert accept(key, now, idempotency=again(key)) == (first.message, True)
+    assert accept(key, now, idempotency=again(key))[:2] == (first.message, True)
 
 
 def test_refuses_the_key_with_another_body(key: ApiKey, now: datetime) -> None:
@@ -268,7 +268,7 @@ def test_yields_to_the_same_request_that_was_committed_meanwhile(
         return compose(*given)
 
     monkeypatch.setattr(accepting, "_compose", overtaken)
-    assert accept(key, now, idempotency=again(key)) == (rivals[0].message, True)
+    assert accept(key, now, idempotency=again(key))[:2] == (rivals[0].message, True)
     assert written() == (1, 1, 1, 1)
 
 

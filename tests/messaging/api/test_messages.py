@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from accounts.models import Environment, Scope
-from instances.models import InstanceStatus
+from instances.models import Instance, InstanceStatus
+from messaging import forecasting
 from messaging.models import Message, MessageEvent, Status
+from pilot.api import InstantField
 from tests import factories
 from tests.messaging.api.conftest import Api, World
 from tests.messaging.test_opt_ins import NUMBER
@@ -41,8 +43,10 @@ def test_accepts_a_template(world: World) -> None:
     assert answer["Cache-Control"] == "no-store"
     shown = answer.json()
     assert isinstance(shown.pop("why"), str)
+    assert shown.pop("expected_at") == InstantField().to_representation(message.expected_at)
     assert shown == {
         "id": message.pk,
+        "position": 1,
         "status": "queued",
         "to": "+5511999990000",
         "instance": "loja",
@@ -315,5 +319,55 @@ def test_asks_the_database_no_more_for_many_than_for_one(
 
 
 def test_accepts_with_few_statements(world: World, django_assert_max_num_queries: Any) -> None:
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         assert world.api.post("/api/messages", BODY, Idempotency_Key="k").status_code == 202
+
+
+# --- forecasts --------------------------------------------------------------------------------------------
+
+
+def queue(world: World, count: int) -> None:
+    """Messages that wait on an instance with a pace of 38 s."""
+    Instance.objects.filter(pk=world.instance.pk).update(pace_least_seconds=30, pace_most_seconds=46)
+    for _ in range(count):
+        factories.make_message(
+            world.project, world.instance, deliver_until=timezone.now() + timedelta(hours=1)
+        )
+    forecasting.forget()
+
+
+def test_says_when_a_waiting_message_goes_out(world: World) -> None:
+    queue(world, 2)
+
+    accepted = world.api.post("/api/messages", TEXT).json()
+    shown = world.api.get(f"/api/messages/{accepted['id']}").json()
+
+    assert (accepted["position"], shown["position"]) == (3, 3)
+    wait = datetime.fromisoformat(accepted["expected_at"]) - datetime.fromisoformat(accepted["created_at"])
+    assert timedelta(seconds=76) <= wait < timedelta(seconds=78)
+
+
+def test_refuses_at_once_what_would_be_late_when_asked_to(world: World) -> None:
+    queue(world, 100)
+
+    answer = world.api.post("/api/messages", TEXT | {"refuse_if_late": True})
+
+    assert (answer.status_code, error(answer)["code"]) == (409, "would_be_late")
+    assert "100 messages go before it" in error(answer)["message"]
+    assert Message.objects.count() == 100
+
+
+def test_accepts_what_would_be_late_when_not_asked(world: World) -> None:
+    queue(world, 100)
+
+    assert world.api.post("/api/messages", TEXT).status_code == 202
+
+
+def test_nobody_can_say_while_the_instance_is_closed(world: World) -> None:
+    Instance.objects.update(status=InstanceStatus.CLOSED)
+
+    accepted = world.api.post("/api/messages", TEXT)
+    refused = world.api.post("/api/messages", TEXT | {"refuse_if_late": True})
+
+    assert (accepted.status_code, accepted.json()["expected_at"]) == (202, None)
+    assert (refused.status_code, error(refused)["code"]) == (409, "would_be_late")
