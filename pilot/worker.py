@@ -121,7 +121,7 @@ class InstanceQueues(bootsteps.StartStopStep):
         )
 
 
-@control_command()  # type: ignore[untyped-decorator]
+@control_command()
 def queues_changed(state: Any) -> dict[str, str]:
     """The hint of pilot.celery.queues_changed(), heard by every worker."""
     _refresh.set()
