@@ -70,13 +70,14 @@ def state(message: Message) -> str:
 # --- receipts ---------------------------------------------------------------------------------------------
 
 
-def test_a_receipt_moves_its_message() -> None:
+@pytest.mark.parametrize("to", CHAIN[1:])
+def test_a_receipt_moves_its_message(to: str) -> None:
     message = handed_over()
 
-    receiving.apply([receipt(message, "delivered", at=NOW + timedelta(seconds=3))])
+    receiving.apply([receipt(message, to, at=NOW + timedelta(seconds=3))])
 
-    assert state(message) == "delivered"
-    assert message.delivered_at == NOW + timedelta(seconds=3)
+    assert state(message) == to
+    assert getattr(message, f"{to}_at") == NOW + timedelta(seconds=3)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(CHAIN[1:4])))
@@ -225,12 +226,13 @@ def test_looks_at_a_parked_receipt_grow_apart() -> None:
 
 def test_what_a_repetition_adds_to_a_parked_receipt_is_kept() -> None:
     instance = make_instance()
-    for fields in ({}, {"text": "Olá", "recipient_id": "5511999990000@s.whatsapp.net"}, {}):
-        event = StatusEvent(provider_message_id="3EB0", status="submitted", **fields)
-        receiving.apply([Arrival(instance, event, NOW)])
+    said: list[dict[str, str]] = [{"code": "1"}, {"text": "Olá"}, {}, {"recipient_id": "x@lid"}]
+    news = [StatusEvent("3EB0", "submitted", **fields) for fields in said]
 
-    detail = ParkedReceipt.objects.get().detail
-    assert detail == {"text": "Olá", "recipient_id": "5511999990000@s.whatsapp.net"}
+    receiving.apply([Arrival(instance, event, NOW) for event in news[:2]])
+    receiving.apply([Arrival(instance, event, NOW) for event in news[2:]])
+
+    assert ParkedReceipt.objects.get().detail == {"code": "1", "text": "Olá", "recipient_id": "x@lid"}
 
 
 def test_a_parked_error_fails_its_message() -> None:

@@ -186,13 +186,24 @@ def test_an_echo_of_something_else_proves_nothing(different: dict[str, Any]) -> 
     assert outcome(message) == LOST
 
 
-def test_an_echo_on_another_instance_proves_nothing() -> None:
-    message = unconfirmed(make_instance())
-    echo(make_instance())
+def test_an_echo_leaves_a_send_under_way_even_where_another_answer_was_lost() -> None:
+    instance = make_instance()
+    unconfirmed(instance, content={"text": "Tchau"})
+    message = sending(instance)
+    echo(instance)
 
     receiving.apply_parked(now=LATER)
 
-    assert outcome(message) == LOST
+    assert outcome(message) == ("sending", None)
+
+
+def test_an_echo_on_another_instance_proves_nothing() -> None:
+    message, neighbour = unconfirmed(make_instance()), unconfirmed(make_instance())
+    echo(neighbour.instance)
+
+    receiving.apply_parked(now=LATER)
+
+    assert (outcome(message), outcome(neighbour)) == (LOST, ("submitted", "3EB0"))
 
 
 @pytest.mark.parametrize("make_twin", [sending, unconfirmed])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,6 +27,11 @@ def post(instance: Instance, body: Any, *, client: Client | None = None) -> Http
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     path = f"/hooks/evolution/{instance.hook_token}"
     return (client or Client()).post(path, raw, content_type="application/json")  # type: ignore[return-value]
+
+
+def page(response: Any) -> str:
+    """The answer without what differs from request to request: the path and the CSRF token."""
+    return re.sub(r'value="[^"]*"', "", response.content.decode())
 
 
 def connection_update(state: str, *, second: int = 0) -> dict[str, Any]:
@@ -71,13 +77,12 @@ def test_needs_no_csrf_token() -> None:
 @pytest.mark.parametrize("secret", ["wrong", "hook-", "%00", "é" * 50, "a" * 2000])
 def test_answers_a_wrong_secret_like_any_unknown_path(secret: str) -> None:
     make_instance()
-    client = Client()
 
-    refused = client.post(f"/hooks/evolution/{secret}", b"{}", content_type="application/json")
-    unknown = client.post("/nowhere/at-all", b"{}", content_type="application/json")
+    refused = Client().post(f"/hooks/evolution/{secret}", b"{}", content_type="application/json")
+    unknown = Client().post("/nowhere/at-all", b"{}", content_type="application/json")
 
-    assert refused.status_code == 404
-    assert refused.content == unknown.content
+    assert (refused.status_code, unknown.status_code) == (404, 404)
+    assert page(refused) == page(unknown)
     assert set(refused.headers) == set(unknown.headers)
     assert not InboundCall.objects.exists()
 
@@ -163,12 +168,9 @@ def test_keeps_a_connection_update_that_says_something_else() -> None:
 
 def test_keeps_a_connection_update_after_any_other_call() -> None:
     instance = make_instance()
+    update = connection_update("connecting")
 
-    for body in (
-        connection_update("connecting"),
-        {"event": "qrcode.updated"},
-        connection_update("connecting"),
-    ):
+    for body in (update, update | {"event": "status.instance"}, update):
         post(instance, body)
 
     assert InboundCall.objects.count() == 3
