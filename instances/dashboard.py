@@ -33,6 +33,7 @@ CALM = 10
 ACTIONS: Mapping[str, tuple[Callable[..., Any], Any]] = {
     "restart": (connecting.restart, _("The instance is restarting.")),
     "logout": (connecting.logout, _("The number was unlinked.")),
+    "stop": (connecting.logout, _("Stopped. You can connect it in another way now.")),
     "pause": (pausing.pause, _("Paused: its messages wait until you resume it.")),
     "resume": (pausing.resume, _("Resumed.")),
 }

@@ -24,7 +24,7 @@ TITLES = {
     "hook_repaired": _("Receipts were set up again"),
 }
 REASONS = {
-    "logged_out": _("The number was unlinked."),
+    "logged_out": _("No phone is linked to it."),
     "payment_required": _("WhatsApp asks for a payment."),
     "forbidden": _("WhatsApp has blocked the number."),
     "not_acceptable": _("WhatsApp refused the connection."),

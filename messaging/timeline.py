@@ -11,8 +11,10 @@ from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from instances.models import InstanceStatus
 from messaging.models import FailureCode, MessageEvent, Status
 
+HELD = "held"  # not a status: a gate kept the message waiting (messaging/claiming.py)
 TITLES = {
     Status.QUEUED: _("Put back in the queue"),
     Status.SENDING: _("Handed to the provider"),
@@ -24,6 +26,7 @@ TITLES = {
     Status.PLAYED: _("Played"),
     Status.FAILED: _("Failed"),
     Status.CANCELLED: _("Cancelled"),
+    HELD: _("Held back"),
 }
 ACCEPTED = _("Accepted into the queue")
 # The words that events carry in "why", "finding" and "code".
@@ -40,6 +43,17 @@ WORDS = {
     "no_answer": _("The provider did not answer."),
     "ambiguous_answer": _("The provider's answer did not say whether it went out."),
     "provider_misconfigured": _("The provider refuses us: its address, key or licence is not right."),
+}
+# Why a message is held: the gate's name, or for the gate "instance" its reason.
+HOLDS = {
+    "paused": _("The instance is paused."),
+    InstanceStatus.CREATED: _("The instance was never connected: scan its QR code."),
+    InstanceStatus.CONNECTING: _("The instance is connecting."),
+    InstanceStatus.DEGRADED: _("The instance is connected but not delivering."),
+    InstanceStatus.CLOSED: _("The instance is disconnected."),
+    InstanceStatus.REMOVED: _("The instance was removed."),
+    "breaker": _("The provider's server does not answer; Pilot tries again by itself."),
+    "daily_cap": _("The instance has sent all that it may send today."),
 }
 LATE = _("This news came late and changed nothing.")
 
@@ -71,7 +85,7 @@ def steps(events: Iterable[MessageEvent], *, since: datetime) -> Iterator[Step]:
 
 def _title(event: MessageEvent, *, first: bool) -> str:
     accepted = first and event.kind == Status.QUEUED
-    return str(ACCEPTED if accepted else TITLES[Status(event.kind)])
+    return str(ACCEPTED if accepted else TITLES.get(event.kind, event.kind))
 
 
 def elapsed(span: timedelta) -> str:
@@ -93,6 +107,9 @@ def _note(event: MessageEvent) -> str:
 
 
 def _sentences(kind: str, detail: Mapping[str, Any]) -> Iterator[str]:
+    if kind == HELD:
+        yield from _hold(detail)
+        return
     if kind == Status.SENDING and (attempt := detail.get("attempt")):
         yield gettext("Attempt %(number)s.") % {"number": attempt}
     for word in (detail.get("why"), detail.get("finding"), detail.get("code")):
@@ -102,6 +119,13 @@ def _sentences(kind: str, detail: Mapping[str, Any]) -> Iterator[str]:
         yield gettext("Next attempt at %(time)s.") % {"time": _clock(at)}
     if said := detail.get("reason"):
         yield gettext("The provider says: %(said)s") % {"said": said}
+
+
+def _hold(detail: Mapping[str, Any]) -> Iterator[str]:
+    word = detail["reason"] if detail["gate"] == "instance" else detail["gate"]
+    yield str(HOLDS.get(word, word))
+    if until := detail.get("until"):
+        yield gettext("Until %(time)s.") % {"time": _clock(until)}
 
 
 def _clock(instant: str) -> str:

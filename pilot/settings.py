@@ -157,7 +157,7 @@ AXES_VERBOSE = False
 AXES_FAILURE_LIMIT = env.integer("LOGIN_FAILURE_LIMIT", 10, least=1)
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_USERNAME_FORM_FIELD = "login"
+AXES_USERNAME_CALLABLE = "accounts.adapter.typed_email"
 AXES_LOCKOUT_TEMPLATE = "account/locked.html"
 
 # --- HTTP -------------------------------------------------------------------------------------------------
