@@ -68,12 +68,18 @@ def environment(addresses: Addresses, secrets: Mapping[str, str]) -> dict[str, s
             "ALLOWED_HOSTS": "127.0.0.1,localhost",
             "DEBUG": "0",
             "INSTANCE_HOSTS_ALLOW_PRIVATE": "1",
-            "EVOLUTION_URL": f"http://127.0.0.1:{addresses.sandbox_port}",
-            "EVOLUTION_API_KEY": secrets["EVOLUTION_API_KEY"],
-            "SANDBOX_API_KEY": secrets["EVOLUTION_API_KEY"],
             "NO_PROXY": "127.0.0.1,localhost",
         }
     )
+
+
+def sandbox_environment(addresses: Addresses, secrets: Mapping[str, str]) -> dict[str, str]:
+    """What makes the product's default Evolution server the sandbox."""
+    return {
+        "EVOLUTION_URL": f"http://127.0.0.1:{addresses.sandbox_port}",
+        "EVOLUTION_API_KEY": secrets["EVOLUTION_API_KEY"],
+        "SANDBOX_API_KEY": secrets["EVOLUTION_API_KEY"],
+    }
 
 
 def manage(name: str, *arguments: str, env: Mapping[str, str], log: Path) -> Process:

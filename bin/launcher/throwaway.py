@@ -20,21 +20,24 @@ from launcher.product import Addresses
 from launcher.state import SECRETS
 
 PREFIX = "pilot-test-"
+ABSENT = ("EVOLUTION_URL", "EVOLUTION_API_KEY", "SANDBOX_API_KEY")  # a real server's, in the caller's shell
 ABANDONED_AFTER = 60.0  # seconds; younger directories may be about to be locked
 
 
 @contextlib.contextmanager
-def environment() -> Iterator[dict[str, str]]:
+def environment(*, durable: bool = False) -> Iterator[dict[str, str]]:
     """The product's environment with servers and secrets that vanish after the block.
 
+    `durable` servers write every commit to disk, as in production; the others are faster.
     PILOT_TEST_ENGINES in it is a directory for the data of servers that tests start themselves.
     """
     secrets = {name: make() for name, make in SECRETS.items()}
-    with _workspace() as directory, _servers(directory) as addresses:
+    with _workspace() as directory, _servers(directory, durable=durable) as addresses:
         own_servers = directory / "engines"
         own_servers.mkdir()
         own_servers.chmod(0o755)
-        yield {**product.environment(addresses, secrets), "PILOT_TEST_ENGINES": str(own_servers)}
+        env = product.environment(addresses, secrets) | {"PILOT_TEST_ENGINES": str(own_servers)}
+        yield {name: value for name, value in env.items() if name not in ABSENT}
 
 
 @contextlib.contextmanager
@@ -76,13 +79,13 @@ def _remove_unlocked(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _servers(directory: Path) -> Iterator[Addresses]:
+def _servers(directory: Path, *, durable: bool) -> Iterator[Addresses]:
     """Throw-away PostgreSQL and Valkey, for which the environment has no address, during the block."""
     wanted: list[Engine] = []
     if "DATABASE_URL" not in os.environ:
-        wanted.append(Postgres(directory / "postgres", fsync=False))
+        wanted.append(Postgres(directory / "postgres", fsync=durable))
     if "REDIS_URL" not in os.environ:
-        wanted.append(Valkey(directory / "valkey", appendonly=False))
+        wanted.append(Valkey(directory / "valkey", appendonly=durable))
     with contextlib.ExitStack() as stack:
         for engine in wanted:
             stack.callback(engine.stop)

@@ -22,6 +22,7 @@ def test_throw_away_servers_answer():
         assert connection.execute("SHOW fsync").fetchone() == ("off",)
     assert redis.Redis.from_url(os.environ["REDIS_URL"]).ping()
     assert os.listdir(os.environ["PILOT_TEST_ENGINES"]) == []
+    assert "EVOLUTION_URL" not in os.environ
 """
 ELSEWHERE = {"DATABASE_URL": "postgres://elsewhere/pilot", "REDIS_URL": "redis://elsewhere"}
 FAILING = "def test_fails():\n    assert False\n"
@@ -57,7 +58,7 @@ def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_directory: 
 
 
 def test_gives_tests_servers_of_their_own(clone: Clone, suite: Callable[[str], list[str]]) -> None:
-    done = clone.run(*suite(ENGINES))
+    done = clone.run(*suite(ENGINES), EVOLUTION_URL="https://whatsapp.example")
 
     assert done.code == 0, done.output
     assert "1 passed" in done.output

@@ -82,7 +82,7 @@ class Run:
         began = time.monotonic()
         try:
             addresses = self._start_engines()
-            env = product.environment(addresses, self._secrets)
+            env = self._environment(addresses)
             self._migrate(env)
             self._start_processes(addresses, env)
             account = demo.prepare(self._state, env, supervisor=self._supervisor, console=self._console)
@@ -93,6 +93,10 @@ class Run:
             return self._stay(addresses, account)
         finally:
             self._supervisor.stop()
+
+    def _environment(self, addresses: Addresses) -> dict[str, str]:
+        common = product.environment(addresses, self._secrets)
+        return common | product.sandbox_environment(addresses, self._secrets)
 
     def _start_engines(self) -> Addresses:
         web_port = self._web_port()
