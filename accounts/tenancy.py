@@ -18,6 +18,9 @@ from accounts.models import Membership, Role, Tenant, User
 
 SESSION_KEY = "tenant_id"
 RANK = {Role.VIEWER: 0, Role.AGENT: 1, Role.ADMIN: 2, Role.OWNER: 3}
+OWN_FILES_ONLY = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+)
 P = ParamSpec("P")
 
 
@@ -53,8 +56,7 @@ def member_view(*, role: Role = Role.VIEWER) -> Callable[[MemberView[P]], View[P
                 raise PermissionDenied
             with timezone.override(request.tenant.time_zone):
                 response = view(request, *args, **kwargs)
-            patch_cache_control(response, private=True, no_store=True)
-            return response
+            return _sealed(response)
 
         return guarded  # type: ignore[return-value]
 
@@ -88,6 +90,13 @@ def choose(request: MemberRequest, tenant_id: int) -> bool:
 def reaches(membership: Membership, role: Role) -> bool:
     """Whether the member may do what `role` may do."""
     return RANK[Role(membership.role)] >= RANK[role]
+
+
+def _sealed(response: HttpResponse) -> HttpResponse:
+    """For one person's eyes, and running nothing but our own files: a message's text is anybody's."""
+    patch_cache_control(response, private=True, no_store=True)
+    response["Content-Security-Policy"] = OWN_FILES_ONLY
+    return response
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:

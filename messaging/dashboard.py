@@ -148,12 +148,13 @@ def _progress(message: Message) -> Live:
 
 def _context(message: Message) -> dict[str, Any]:
     events = MessageEvent.objects.filter(message=message).order_by("at", "id")
-    place = {"instance": message.instance, "lane": message.instance.lane, "now": timezone.now()}
+    instance, lane, now = message.instance, message.instance.lane, timezone.now()
+    queued = message.status == Status.QUEUED
     return {
         "message": message,
         "steps": steps(events, since=message.created_at),
-        "why": explain(message, **place),
-        "forecast": for_waiting(message, **place) if message.status == Status.QUEUED else None,
+        "why": explain(message, instance=instance, lane=lane, now=now),
+        "forecast": for_waiting(message, instance=instance, lane=lane, now=now) if queued else None,
     }
 
 

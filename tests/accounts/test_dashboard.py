@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -164,3 +166,12 @@ def test_shows_times_in_the_time_zone_of_the_tenant() -> None:
 
 def test_keeps_its_pages_out_of_caches(message: Message) -> None:
     assert "no-store" in member(message.tenant).get("/messages").headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("route", ["home", "messages", "message", "instances", "instance"])
+def test_runs_nothing_but_its_own_files(message: Message, route: str) -> None:
+    response = member(message.tenant).get(_url(route))
+
+    page = response.content.decode()
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'self';")
+    assert not re.search(r"<style|style=|<script(?![^>]* src=)|\son\w+=|(src|href)=\"https?:", page)
