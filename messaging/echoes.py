@@ -8,7 +8,7 @@ the send is under way that echo is parked like any early receipt. When the answe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -21,7 +21,10 @@ from messaging.models import Message, ParkedReceipt, Status
 from messaging.rendering import buttons_of
 from messaging.status import Move
 
-# The names in ParkedReceipt.detail.
+Texts = dict[tuple[int, str], list[Message]]  # by instance and text
+Pair = tuple[ParkedReceipt, Message]
+
+# The names in ParkedReceipt.detail. The text is without space around it.
 RECIPIENT, TEXT = "recipient_id", "text"
 
 # Evolution repeats an undelivered call for about 20 minutes and then drops it.
@@ -40,8 +43,8 @@ def identify() -> int:
         return 0
     # The order of the two reads matters. A message that gets its id between them was read as still unanswered, and so
     # makes its twin ambiguous; read the other way round, its echo would be taken for the twin's.
-    messages = list(_unanswered(instance_ids))
-    pairs = _unique(_fitting(list(_unclaimed(instance_ids)), messages))
+    messages = _by_text(_unanswered(instance_ids))
+    pairs = _unique(_fitting(list(_unclaimed(messages)), messages))
     proved = [(echo, message) for echo, message in pairs if message.status == Status.UNCONFIRMED]
     status.move(*(_move(echo, message) for echo, message in proved))
     ParkedReceipt.objects.filter(pk__in=[echo.pk for echo, _message in proved]).delete()
@@ -61,25 +64,31 @@ def _unanswered(instance_ids: Collection[int]) -> QuerySet[Message]:
     )
 
 
-def _unclaimed(instance_ids: Collection[int]) -> QuerySet[ParkedReceipt]:
-    """Parked echoes that are of no message we know by its id."""
+def _by_text(messages: Iterable[Message]) -> Texts:
+    texts: Texts = {}
+    for message in messages:
+        texts.setdefault((message.instance_id, _wire_text(message)), []).append(message)
+    return texts
+
+
+def _unclaimed(messages: Texts) -> QuerySet[ParkedReceipt]:
+    """Parked echoes of these texts that are of no message we know by its id."""
     claimant = Message.objects.filter(
         instance=OuterRef("instance"), provider_message_id=OuterRef("provider_message_id")
     )
-    return ParkedReceipt.objects.filter(
-        ~Exists(claimant), instance__in=instance_ids, status=Status.SUBMITTED, detail__has_key=TEXT
+    echoes = ParkedReceipt.objects.filter(~Exists(claimant), status=Status.SUBMITTED)
+    return echoes.filter(
+        instance__in={instance_id for instance_id, _text in messages},
+        detail__text__in=[text for _instance_id, text in messages],
     )
 
 
-def _fitting(
-    echoes: Sequence[ParkedReceipt], messages: Sequence[Message]
-) -> list[tuple[ParkedReceipt, Message]]:
-    texts = {message.pk: _wire_text(message) for message in messages}
+def _fitting(echoes: Sequence[ParkedReceipt], messages: Texts) -> list[Pair]:
     return [
         (echo, message)
         for echo in echoes
-        for message in messages
-        if echo.detail[TEXT].strip() == texts[message.pk] and _fits(echo, message)
+        for message in messages.get((echo.instance_id, echo.detail[TEXT]), ())
+        if _fits(echo, message)
     ]
 
 
@@ -98,7 +107,7 @@ def _wire_text(message: Message) -> str:
 
 
 def _fits(echo: ParkedReceipt, message: Message) -> bool:
-    if message.instance_id != echo.instance_id or message.attempted_at is None:
+    if message.attempted_at is None:
         return False
     in_time = -CLOCKS_DIFFER <= echo.at - message.attempted_at <= ECHO_WITHIN
     return in_time and _is_recipient(message, echo.detail.get(RECIPIENT, ""))
@@ -111,7 +120,7 @@ def _is_recipient(message: Message, recipient_id: str) -> bool:
     return numbers.compare_key(f"+{user}") == numbers.compare_key(message.to)
 
 
-def _unique(pairs: Sequence[tuple[ParkedReceipt, Message]]) -> list[tuple[ParkedReceipt, Message]]:
+def _unique(pairs: Sequence[Pair]) -> list[Pair]:
     echoes = Counter(echo.pk for echo, _message in pairs)
     messages = Counter(message.pk for _echo, message in pairs)
     return [(echo, message) for echo, message in pairs if echoes[echo.pk] == 1 and messages[message.pk] == 1]

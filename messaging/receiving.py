@@ -66,10 +66,14 @@ def apply_parked(*, now: datetime, limit: int = 500) -> int:
 
 # --- receipts ---------------------------------------------------------------------------------------------
 
+# Lateral: one probe of the unique index for each id, never a join over all messages.
 _KNOWN = """
-SELECT m.instance_id, m.provider_message_id, m.id
+SELECT named.instance_id, named.provider_message_id, m.id
 FROM unnest(%s::bigint[], %s::text[]) AS named (instance_id, provider_message_id)
-JOIN messaging_message m USING (instance_id, provider_message_id)
+CROSS JOIN LATERAL (
+    SELECT id FROM messaging_message
+    WHERE instance_id = named.instance_id AND provider_message_id = named.provider_message_id LIMIT 1
+) AS m
 """
 
 # A provider may say the same twice and more the second time (Evolution: only its echo of a send has the text).
@@ -93,7 +97,7 @@ def _receipt(instance: Instance, event: StatusEvent, at: datetime) -> ParkedRece
         "code": event.code,
         "reason": event.detail,
         echoes.RECIPIENT: event.recipient_id,
-        echoes.TEXT: event.text,
+        echoes.TEXT: event.text.strip(),
     }
     return ParkedReceipt(
         instance=instance,

@@ -164,6 +164,16 @@ def test_an_echo_fits_what_the_provider_made_of_title_and_buttons() -> None:
     assert outcome(message) == ("submitted", "3EB0")
 
 
+def test_space_around_the_text_makes_no_difference() -> None:
+    instance = make_instance()
+    message = unconfirmed(instance, content={"text": " Olá\n"})
+    echo(instance, text="Olá\n\n")
+
+    receiving.apply_parked(now=LATER)
+
+    assert outcome(message) == ("submitted", "3EB0")
+
+
 @pytest.mark.parametrize(
     "different",
     [
