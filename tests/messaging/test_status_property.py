@@ -1,0 +1,116 @@
+"""Whatever the order, number or lateness of news, a message ends in the same view and never goes backwards."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from messaging.models import FailureCode, Message, MessageEvent, Status
+from messaging.status import PROOF, Move, move
+from tests.factories import NOW, make_message
+
+RANK = {status: rank for rank, status in enumerate(PROOF)}
+RECEIPTS = (Status.SENT, Status.DELIVERED, Status.READ, Status.PLAYED)
+LASTING = (Status.DELIVERED, Status.READ, Status.PLAYED)
+
+
+class Life(RuleBasedStateMachine):
+    """One message: claims, settlements under live and dead leases, lost answers, receipts in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.message = make_message(deliver_until=NOW + timedelta(days=1))
+        self.leases: list[UUID] = []
+        self.told: set[str] = set()  # every proof that was ever brought
+        self.applied: list[str] = []
+        self.clock = NOW
+
+    def bring(self, to: str, **fields: object) -> bool:
+        self.clock += timedelta(seconds=1)
+        news = Move(message_id=self.message.pk, to=to, at=self.clock, **fields)  # type: ignore[arg-type]
+        changed = bool(move(news).changed)
+        if to in RANK:
+            self.told.add(to)
+        if changed:
+            self.applied.append(to)
+        return changed
+
+    @property
+    def row(self) -> Message:
+        return Message.objects.get(pk=self.message.pk)
+
+    @rule()
+    def claim(self) -> None:
+        lease = uuid4()
+        if self.bring(Status.SENDING, new_lease=lease, lease_until=self.clock):
+            self.leases.append(lease)
+
+    @precondition(lambda self: self.leases)
+    @rule(which=st.integers(0, 9), to=st.sampled_from([Status.SUBMITTED, Status.QUEUED, Status.UNCONFIRMED]))
+    def settle(self, which: int, to: str) -> None:
+        self.bring(to, lease_token=self.leases[which % len(self.leases)])
+
+    @precondition(lambda self: self.leases)
+    @rule(which=st.integers(0, 9))
+    def refuse(self, which: int) -> None:
+        self.bring(
+            Status.FAILED,
+            lease_token=self.leases[which % len(self.leases)],
+            failure_code=FailureCode.REJECTED,
+            only_from=frozenset({Status.QUEUED, Status.SENDING, Status.UNCONFIRMED}),
+        )
+
+    @rule(status=st.sampled_from(RECEIPTS))
+    def receive(self, status: str) -> None:
+        self.bring(status)
+
+    @rule()
+    def give_up(self) -> None:
+        self.bring(
+            Status.FAILED,
+            failure_code=FailureCode.OUTCOME_UNKNOWN,
+            only_from=frozenset({Status.UNCONFIRMED}),
+        )
+
+    @invariant()
+    def shows_the_furthest_lasting_proof(self) -> None:
+        told = [status for status in LASTING if status in self.told]
+        if told:
+            assert self.row.status == max(told, key=RANK.__getitem__)
+
+    @invariant()
+    def never_goes_backwards(self) -> None:
+        ranks = [RANK[status] for status in self.applied if status in LASTING]
+        assert ranks == sorted(set(ranks))
+
+    @invariant()
+    def proved_once_is_never_sent_again(self) -> None:
+        proved = next((place for place, status in enumerate(self.applied) if status in RANK), None)
+        if proved is not None:
+            assert Status.SENDING not in self.applied[proved:]
+
+    @invariant()
+    def keeps_each_kind_of_news(self) -> None:
+        kinds = set(MessageEvent.objects.filter(message=self.message).values_list("kind", flat=True))
+        assert self.told <= kinds
+
+    @invariant()
+    def a_failure_has_a_code_and_nothing_else_has(self) -> None:
+        row = self.row
+        assert bool(row.failure_code) == (row.status == Status.FAILED)
+
+
+@pytest.mark.django_db
+class TestLife(TestCase, Life.TestCase):  # type: ignore[misc]
+    """Each example in a transaction of its own."""
+
+
+TestLife.settings = settings(
+    max_examples=60, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+)
