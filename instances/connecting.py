@@ -174,7 +174,7 @@ def by_hook_token(token: str) -> Instance | None:
 
     Found by the secret's digest: how long it takes says nothing about how much of a guess was right.
     """
-    present = Instance.objects.exclude(status=InstanceStatus.REMOVED)
+    present = Instance.objects.exclude(status=InstanceStatus.REMOVED).defer("credentials", "hook_token")
     return present.filter(hook_digest=hooks.digest_of(token)).first()
 
 

@@ -27,7 +27,7 @@ from instances.providers.base import Account, OutboundMessage
 from messaging import gates, status
 from messaging.gates import Hold, LaneState, Refusal
 from messaging.models import Status
-from messaging.rendering import buttons_of
+from messaging.outbound import outbound
 from messaging.status import Move
 
 HELD_AT_ONCE = 200
@@ -333,15 +333,9 @@ def refused(message_id: str, refusal: Refusal, *, now: datetime, lease_token: UU
 
 
 def _claim(taken: _Taken, now: datetime) -> Claim:
-    picked, lane, content = taken.picked, taken.lane, json.loads(taken.picked.content)
-    message = OutboundMessage(
-        id=picked.id,
-        to=picked.to,
-        recipient_id=picked.recipient_id,
-        text=content["text"],
-        title=content.get("title", ""),
-        footer=content.get("footer", ""),
-        buttons=buttons_of(content),
+    picked, lane = taken.picked, taken.lane
+    message = outbound(
+        id=picked.id, to=picked.to, recipient_id=picked.recipient_id, content=json.loads(picked.content)
     )
     return Claim(
         message=message,

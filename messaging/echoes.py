@@ -15,10 +15,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from instances.accounts import account_of
 from instances.providers import provider_for
-from instances.providers.base import OutboundMessage
 from messaging import numbers, status
 from messaging.models import Message, ParkedReceipt, Status
-from messaging.rendering import buttons_of
+from messaging.outbound import outbound_of
 from messaging.status import Move
 
 Texts = dict[tuple[int, str], list[Message]]  # by instance and text
@@ -60,7 +59,7 @@ def _unanswered(instance_ids: Collection[int]) -> QuerySet[Message]:
     under_way = Q(status="unconfirmed") | Q(status="sending", lease_until__isnull=False)
     unnamed = Message.objects.filter(under_way, instance__in=instance_ids, provider_message_id=None)
     return unnamed.select_related("instance").only(
-        "status", "to", "recipient_id", "content", "attempted_at", "instance__provider"
+        "status", "to", "recipient_id", "content", "attempted_at", "provider_message_id", "instance__provider"
     )
 
 
@@ -94,16 +93,7 @@ def _fitting(echoes: Sequence[ParkedReceipt], messages: Texts) -> list[Pair]:
 
 def _wire_text(message: Message) -> str:
     """The text by which the provider would call this message."""
-    content = message.content
-    outbound = OutboundMessage(
-        id=message.pk,
-        to=message.to,
-        text=content["text"],
-        title=content.get("title", ""),
-        footer=content.get("footer", ""),
-        buttons=buttons_of(content),
-    )
-    return provider_for(message.instance).wire_text(account_of(message.instance_id), outbound)
+    return provider_for(message.instance).wire_text(account_of(message.instance_id), outbound_of(message))
 
 
 def _fits(echo: ParkedReceipt, message: Message) -> bool:

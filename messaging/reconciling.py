@@ -17,11 +17,11 @@ from django.db import IntegrityError, connection, transaction
 
 from instances.accounts import account_of
 from instances.providers import PROVIDERS
-from instances.providers.base import Call, Finding, Found, OutboundMessage, ProviderError
+from instances.providers.base import Call, Finding, Found, ProviderError
 from instances.providers.http import perform_all
 from messaging import status
 from messaging.models import Category, FailureCode, Message, Status, UnknownPolicy
-from messaging.rendering import buttons_of
+from messaging.outbound import outbound_of
 from messaging.settling import vacate
 from messaging.status import Move
 
@@ -141,26 +141,12 @@ def _ask(messages: Sequence[Message], now: datetime) -> dict[str, Found]:
     askable = [message for message in messages if "find" in PROVIDERS[message.instance.provider].supports]
     calls: list[Call[Found]] = [
         PROVIDERS[message.instance.provider].find(
-            account_of(message.instance_id), _outbound(message), now=now
+            account_of(message.instance_id), outbound_of(message), now=now
         )
         for message in askable
     ]
     answers = perform_all(calls)
     return {message.pk: _finding(message, answer) for message, answer in zip(askable, answers, strict=True)}
-
-
-def _outbound(message: Message) -> OutboundMessage:
-    return OutboundMessage(
-        id=message.pk,
-        to=message.to,
-        recipient_id=message.recipient_id,
-        text=message.content["text"],
-        title=message.content.get("title", ""),
-        footer=message.content.get("footer", ""),
-        buttons=buttons_of(message.content),
-        provider_message_id=message.provider_message_id or "",
-        attempted_at=message.attempted_at,
-    )
 
 
 def _finding(message: Message, answer: Found | ProviderError) -> Found:

@@ -10,18 +10,19 @@ from typing import Any
 import structlog
 
 SECRET_NAMES = re.compile(r"(?i)api_?key|token|secret|password|authorization|credentials")
+HOOK = re.compile(r"(/hooks/\w+/)[^/\s\"']+")  # the secret of an inbound webhook
 PHONE = re.compile(r"(?<![\w-])\+?\d{6,11}(\d{4})(?![\w-])")
 
 EventDict = MutableMapping[str, Any]
 
 
 def redact(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Hides values named like secrets, and all but the last four digits of phone numbers."""
+    """Hides values named like secrets, secrets in our own URLs, and all but the last four digits of numbers."""
     for name, value in event.items():
         if SECRET_NAMES.search(name):
             event[name] = "***"
         elif isinstance(value, str):
-            event[name] = PHONE.sub(r"***\1", value)
+            event[name] = PHONE.sub(r"***\1", HOOK.sub(r"\1***", value))
     return event
 
 

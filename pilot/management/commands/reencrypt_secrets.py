@@ -44,7 +44,9 @@ class Column:
 
     def __init__(self, model: type[models.Model], field: models.Field[Any, Any], *, batch: int) -> None:
         quote, key = connection.ops.quote_name, model._meta.pk
-        assert key is not None and key.column is not None and field.column is not None
+        assert key is not None
+        assert key.column is not None
+        assert field.column is not None
         self._names = {
             "table": quote(model._meta.db_table),
             "key": quote(key.column),

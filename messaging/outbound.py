@@ -1,0 +1,46 @@
+"""A message row as its provider sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from instances.providers.base import OutboundMessage
+from messaging.models import Message
+from messaging.rendering import buttons_of
+
+
+def outbound_of(message: Message) -> OutboundMessage:
+    """The plain value for a row; `content`, `to`, `recipient_id` and the ids must be loaded."""
+    return outbound(
+        id=message.pk,
+        to=message.to,
+        recipient_id=message.recipient_id,
+        content=message.content,
+        provider_message_id=message.provider_message_id or "",
+        attempted_at=message.attempted_at,
+    )
+
+
+def outbound(
+    *,
+    id: str,
+    to: str,
+    recipient_id: str,
+    content: Mapping[str, Any],
+    provider_message_id: str = "",
+    attempted_at: datetime | None = None,
+) -> OutboundMessage:
+    """The plain value for a message that is not at hand as a row."""
+    return OutboundMessage(
+        id=id,
+        to=to,
+        recipient_id=recipient_id,
+        text=content["text"],
+        title=content.get("title", ""),
+        footer=content.get("footer", ""),
+        buttons=buttons_of(content),
+        provider_message_id=provider_message_id,
+        attempted_at=attempted_at,
+    )
