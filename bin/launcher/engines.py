@@ -7,7 +7,6 @@ adds users and widens the permissions of every parent directory.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from launcher import paths
 from launcher.errors import LauncherError, tail
+from launcher.files import read_json, write_json
 from launcher.ports import HOST, free_port
 from launcher.processes import (
     POLL_INTERVAL,
@@ -185,8 +185,7 @@ class Engine:
 
     def _launch(self) -> None:
         self._process.start()
-        running = {"pid": self._process.pid, "fingerprint": fingerprint(self._process.pid)}
-        self._record.write_text(json.dumps(running))
+        write_json(self._record, {"pid": self.pid, "fingerprint": fingerprint(self.pid) or "gone"})
 
     def _check_start(self, deadline: float) -> None:
         if self.alive() and time.monotonic() < deadline:
@@ -196,11 +195,9 @@ class Engine:
         raise LauncherError(f"{self.name} {why} while starting. {self.log} ends with\n{tail(self.log)}")
 
     def _stop_leftover(self) -> None:
-        if not self._record.exists():
-            return
-        running = json.loads(self._record.read_text())
-        stop_other(running["pid"], running["fingerprint"], self.stop_signal, STOP_GRACE)
-        self._record.unlink()
+        if running := read_json(self._record):
+            stop_other(running["pid"], running["fingerprint"], self.stop_signal, STOP_GRACE)
+            self._record.unlink()
 
     def _own(self, paths_to_own: Iterable[Path]) -> None:
         if self.account:

@@ -31,8 +31,11 @@ def home() -> Path:
 
 
 def _writable(directory: Path) -> bool:
+    # Entries too: after a run as root, .pilot has some that an ordinary user cannot use.
     parts = [directory, directory / ".venv", directory / ".pilot"]
-    return all(os.access(part, os.W_OK | os.X_OK) for part in parts if part.exists())
+    if not all(os.access(part, os.W_OK | os.X_OK) for part in parts if part.exists()):
+        return False
+    return all(os.access(entry, os.W_OK) for entry in (directory / ".pilot").glob("*"))
 
 
 def _caches() -> list[Path]:

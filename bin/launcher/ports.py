@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import random
 import socket
 from pathlib import Path
 
+from launcher.files import read_json, write_json
+
 HOST = "127.0.0.1"
+# Below the range from which systems number outgoing connections: one of those could take a port between
+# our look and the server's start, which for a new PostgreSQL is a second later.
+SERVER_PORTS = range(12_000, 32_000)
 
 
 def is_free(port: int) -> bool:
@@ -21,13 +26,10 @@ def is_free(port: int) -> bool:
 
 
 def free_port(preferred: int = 0) -> int:
-    """The preferred port if it is free, else any other."""
+    """The preferred port if it is free, else any other that outgoing connections do not get."""
     if preferred and is_free(preferred):
         return preferred
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return next(port for port in random.sample(SERVER_PORTS, len(SERVER_PORTS)) if is_free(port))
 
 
 class PortBook:
@@ -35,7 +37,7 @@ class PortBook:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._ports: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+        self._ports: dict[str, int] = read_json(path)
 
     def take(self, name: str, *, default: int) -> int:
         """The part's remembered port, else its default, else a free one; remembered from now on."""
@@ -44,5 +46,5 @@ class PortBook:
     def keep(self, name: str, port: int) -> int:
         """Remember a port that was chosen elsewhere."""
         self._ports[name] = port
-        self._path.write_text(json.dumps(self._ports, indent=2) + "\n")
+        write_json(self._path, self._ports)
         return port

@@ -204,10 +204,11 @@ def stop_other(pid: int, known_fingerprint: str, stop_signal: int, grace: float)
     """
     if fingerprint(pid) != known_fingerprint:
         return False
-    os.kill(pid, stop_signal)
-    if not _gone_within(pid, known_fingerprint, grace):
-        os.kill(pid, signal.SIGKILL)
-        _gone_within(pid, known_fingerprint, grace)
+    with contextlib.suppress(ProcessLookupError):  # it may end by itself meanwhile
+        os.kill(pid, stop_signal)
+        if not _gone_within(pid, known_fingerprint, grace):
+            os.kill(pid, signal.SIGKILL)
+            _gone_within(pid, known_fingerprint, grace)
     return True
 
 

@@ -13,7 +13,7 @@ from launcher.processes import Process
 from launcher.state import State
 from launcher.venv import child_env
 
-DEFAULT_PORTS = {"web": 8000, "sandbox": 8090, "postgres": 54320, "valkey": 63790}
+DEFAULT_PORTS = {"web": 8000, "sandbox": 8090, "postgres": 15432, "valkey": 16379}
 WORKER_NAME = "worker1@pilot"
 # Seconds a process may take to stop: web ends its requests, a worker the provider calls it is in.
 GRACE = {"web": 25.0, "worker": 40.0, "beat": 10.0, "consume": 20.0, "sandbox": 5.0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from launcher import paths
 from launcher.errors import LauncherError
+from launcher.files import read_json, write_json
 from launcher.ports import PortBook
 from launcher.processes import can_reach, service_account
 
@@ -65,11 +65,10 @@ class State:
     def secrets(self) -> dict[str, str]:
         """The generated secrets by name; missing ones are made and kept, readable by the owner only."""
         file = self.root / "env.json"
-        known: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+        known: dict[str, str] = read_json(file)
         missing = {name: make() for name, make in SECRETS.items() if name not in known}
         if missing:
-            file.touch(mode=0o600)
-            file.write_text(json.dumps(known | missing, indent=2) + "\n")
+            write_json(file, known | missing)
         return known | missing
 
     @contextlib.contextmanager
