@@ -60,9 +60,7 @@ def test_shows_members_their_pages(message: Message, route: str) -> None:
     assert member(message.tenant, role=Role.VIEWER).get(_url(route)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "route", [route for route in ROUTES if "message_" in _url(route) or "/" in _url(route)[1:]]
-)
+@pytest.mark.parametrize("route", [route for route in ROUTES if "/" in _url(route)[1:]])
 def test_hides_what_another_tenant_has(message: Message, route: str) -> None:
     stranger = member(make_tenant())
 
