@@ -32,6 +32,7 @@ class Control:
         return [
             Route(f"{PREFIX}/ledger", self.ledger),
             Route(f"{PREFIX}/ledger/count", self.ledger_count),
+            Route(f"{PREFIX}/told", self.told),
             Route(f"{PREFIX}/requests", self.requests),
             Route(f"{PREFIX}/faults", self.list_faults),
             Route(f"{PREFIX}/faults", self.arm, methods=["POST"]),
@@ -51,6 +52,12 @@ class Control:
 
     async def ledger_count(self, request: Request) -> Response:
         return JSONResponse({"count": self._core.ledger.count(instance=request.query_params.get("instance"))})
+
+    async def told(self, request: Request) -> Response:
+        query = request.query_params
+        after = int(query.get("after", 0))
+        entries = self._core.ledger.told(after=after, limit=int(query.get("limit", LEDGER_PAGE)))
+        return JSONResponse({"entries": entries, "next": entries[-1]["seq"] if entries else after})
 
     async def requests(self, request: Request) -> Response:
         query = request.query_params

@@ -12,7 +12,11 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS ledger (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT NOT NULL, number TEXT NOT NULL,
     remote_jid TEXT NOT NULL, key_id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, text TEXT NOT NULL,
-    body TEXT NOT NULL, content_hash TEXT NOT NULL, accepted_at REAL NOT NULL, status TEXT NOT NULL);
+    body TEXT NOT NULL, content_hash TEXT NOT NULL, accepted_at REAL NOT NULL, status TEXT NOT NULL,
+    asked_at REAL);
+CREATE TABLE IF NOT EXISTS told (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, key_id TEXT NOT NULL, status TEXT NOT NULL, at REAL NOT NULL,
+    UNIQUE (key_id, status));
 CREATE TABLE IF NOT EXISTS instance (name TEXT PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS message (
     pk INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, instance_id TEXT NOT NULL,
@@ -31,7 +35,7 @@ CREATE TABLE IF NOT EXISTS contact (
 CREATE TABLE IF NOT EXISTS number (jid TEXT PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS number_cache (jid TEXT PRIMARY KEY);
 """
-TABLES = ("ledger", "instance", "message", "message_update", "contact", "number", "number_cache")
+TABLES = ("ledger", "told", "instance", "message", "message_update", "contact", "number", "number_cache")
 
 
 class Database:
@@ -43,6 +47,7 @@ class Database:
         self._connection.row_factory = sqlite3.Row
         # NORMAL survives the death of the process; only a power cut may lose the last commits.
         self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + SCHEMA)
+        self._upgrade()
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         return self._connection.execute(sql, values)
@@ -58,6 +63,12 @@ class Database:
         """The first column of the first row, or None."""
         row = self.one(sql, *values)
         return row[0] if row else None
+
+    def _upgrade(self) -> None:
+        """State directories outlive versions of the sandbox: ledgers made before `asked_at` get it."""
+        columns = {row["name"] for row in self.rows("PRAGMA table_info(ledger)")}
+        if "asked_at" not in columns:
+            self.execute("ALTER TABLE ledger ADD COLUMN asked_at REAL")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

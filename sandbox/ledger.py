@@ -21,15 +21,24 @@ class Ledger:
         self._db = database
 
     def append(
-        self, *, instance: str, number: str, remote_jid: str, key_id: str, kind: str, text: str, body: Any
+        self,
+        *,
+        instance: str,
+        number: str,
+        remote_jid: str,
+        key_id: str,
+        kind: str,
+        text: str,
+        body: Any,
+        asked_at: float,
     ) -> None:
-        """Write one delivered message, before its sender is answered."""
+        """Write one delivered message, before its sender is answered. `asked_at`: when the request came in."""
         content = json.dumps(body, sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(f"{kind}\n{content}".encode()).hexdigest()
         self._db.execute(
             "INSERT INTO ledger (instance, number, remote_jid, key_id, kind, text, body, content_hash,"
-            " accepted_at, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'PENDING')",
-            instance, number, remote_jid, key_id, kind, text, content, digest, time.time(),
+            " accepted_at, asked_at, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'PENDING')",
+            instance, number, remote_jid, key_id, kind, text, content, digest, time.time(), asked_at,
         )  # fmt: skip
 
     def advance(self, *, key_id: str, status: str) -> None:
@@ -37,6 +46,17 @@ class Ledger:
         current = self._db.value("SELECT status FROM ledger WHERE key_id = ?", key_id)
         if current and RANK[status] > RANK[current]:
             self._db.execute("UPDATE ledger SET status = ? WHERE key_id = ?", status, key_id)
+
+    def tell(self, *, key_id: str, status: str) -> None:
+        """Note that the webhook's receiver took this news of an entry over, by a 2xx."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO told (key_id, status, at) VALUES (?, ?, ?)", key_id, status, time.time()
+        )
+
+    def told(self, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        """What receivers took over, with seq > after, oldest first; each piece of news once."""
+        rows = self._db.rows("SELECT * FROM told WHERE seq > ? ORDER BY seq LIMIT ?", after, limit)
+        return [dict(row) for row in rows]
 
     def read(self, *, after: int = 0, limit: int = 1000, instance: str | None = None) -> list[dict[str, Any]]:
         """Entries with seq > after, oldest first, of one instance or of all."""

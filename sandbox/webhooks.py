@@ -25,14 +25,20 @@ class RetryPolicy:
     timeout: float
 
 
+def unnoticed() -> None:
+    """Most events are nobody's business once delivered."""
+
+
 @dataclass(frozen=True)
 class Delivery:
-    """One event, made once: every retry carries the same bytes and the same headers."""
+    """One event, made once: every retry carries the same bytes and the same headers. `taken` is called when
+    the receiver answers with a 2xx."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     target: Target
+    taken: Callable[[], None] = unnoticed
 
 
 class WebhookSender:
@@ -84,7 +90,10 @@ class WebhookSender:
             status = await self._post(delivery)
         except httpx.TransportError:
             return False
-        return 200 <= status < 300 or status in self._policy.final
+        if 200 <= status < 300:
+            delivery.taken()
+            return True
+        return status in self._policy.final
 
     async def _post(self, delivery: Delivery) -> int:
         timeout = self._policy.timeout

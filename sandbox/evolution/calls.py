@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -27,6 +28,7 @@ class Call:
     saved: bool = True
     socket: str | None = None
     resolved: Instance | None = None
+    asked_at: float = field(default_factory=time.time)
 
     @property
     def instance(self) -> Instance:

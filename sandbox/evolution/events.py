@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jwt
@@ -15,7 +16,7 @@ from sandbox.core import Core
 from sandbox.evolution.formats import iso_now
 from sandbox.evolution.instances import Instance
 from sandbox.faults import Target
-from sandbox.webhooks import Delivery, RetryPolicy, WebhookSender
+from sandbox.webhooks import Delivery, RetryPolicy, WebhookSender, unnoticed
 
 # The real server signs with any secret it is given, however short.
 warnings.simplefilter("ignore", InsecureKeyLengthWarning)
@@ -40,9 +41,16 @@ class Events:
         self._sender = WebhookSender(faults=core.faults, policy=POLICY, scale=core.config.retry_scale)
 
     def emit(
-        self, instance: Instance, event: str, data: Any, *, number: str = ""
+        self,
+        instance: Instance,
+        event: str,
+        data: Any,
+        *,
+        number: str = "",
+        taken: Callable[[], None] = unnoticed,
     ) -> asyncio.Task[None] | None:
-        """Fire an event without waiting. Returns the running delivery, or None when nobody subscribed."""
+        """Fire an event without waiting. Returns the running delivery, or None when nobody subscribed.
+        `taken` is called when the receiver took it over."""
         hook = instance.webhook
         if not hook or not hook["enabled"] or _subscription(event) not in hook["events"]:
             return None
@@ -53,6 +61,7 @@ class Events:
             headers={**HEADERS, **_headers(hook["headers"] or {})},
             body=json.dumps(self._envelope(instance, event, data), ensure_ascii=False).encode(),
             target=Target(instance=instance.name, number=number, event=event),
+            taken=taken,
         )
         return self._core.background.spawn(self._sender.deliver(delivery))
 

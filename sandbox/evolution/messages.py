@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -157,7 +158,8 @@ async def _accept(
                 record, instance_id=instance.id, address=contact.address, receipts=receipts
             )
     if message:
-        evolution.events.emit(instance, "send.message", record, number=contact.jid)
+        told = partial(core.ledger.tell, key_id=message.key_id, status="PENDING")
+        evolution.events.emit(instance, "send.message", record, number=contact.jid, taken=told)
         await _play(evolution, call, message)
     return 201, record
 
@@ -171,6 +173,7 @@ def _enter(evolution: Evolution, call: Call, content: Content, record: dict[str,
         kind=content.kind,
         text=content.text,
         body={name: value for name, value in call.body.items() if name not in ENVELOPE_FIELDS},
+        asked_at=call.asked_at,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from sandbox.core import Core
 from sandbox.evolution.events import Events
@@ -72,4 +73,5 @@ class Receipts:
             "instanceId": instance.id,
             "messageId": message.id,
         }
-        return self._events.emit(instance, "messages.update", data, number=message.address)
+        told = partial(self._core.ledger.tell, key_id=message.key_id, status=status)
+        return self._events.emit(instance, "messages.update", data, number=message.address, taken=told)

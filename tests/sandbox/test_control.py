@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 
-from tests.sandbox.emulator import Emulator, Receiver, eventually
+from tests.sandbox.emulator import ALL_RECEIPTS, Emulator, Receiver, eventually
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Sandbox-Key": "wrong"}, {"apikey": "sandbox-test-key"}])
@@ -25,6 +27,36 @@ def test_pages_the_ledger(sandbox: Emulator) -> None:
 
     assert [e["text"] for e in first["entries"]] == ["a", "b"]
     assert [e["text"] for e in rest["entries"]] == ["c"]
+
+
+def test_lists_what_receivers_took_over_and_not_what_they_refused(
+    sandbox: Emulator, receiver: Receiver
+) -> None:
+    sandbox.create("taken", webhook=receiver.url)
+    sandbox.create("refused", webhook=f"{receiver.url}/fail503")
+
+    key_id = sandbox.send("taken").json()["key"]["id"]
+    sandbox.send("refused")
+    eventually(lambda: len(receiver.of("messages.update", instance="refused")) >= 3)
+
+    eventually(lambda: len(told(sandbox)) == 4)
+    assert {entry["key_id"] for entry in told(sandbox)} == {key_id}
+    assert {entry["status"] for entry in told(sandbox)} == {"PENDING", *ALL_RECEIPTS}
+    assert told(sandbox, after=3) == told(sandbox)[3:]
+
+
+def told(sandbox: Emulator, **query: int) -> list[dict[str, Any]]:
+    return sandbox.control.get("/told", params=query).json()["entries"]
+
+
+def test_tells_when_it_was_asked_apart_from_when_it_was_sent(sandbox: Emulator) -> None:
+    sandbox.create("a1")
+    sandbox.arm("latency", seconds=0.2, times=1)
+
+    sandbox.send("a1")
+
+    (entry,) = sandbox.ledger()
+    assert entry["accepted_at"] - entry["asked_at"] >= 0.2
 
 
 def test_counts_the_ledger_of_one_instance(sandbox: Emulator) -> None:

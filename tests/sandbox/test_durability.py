@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,6 +47,21 @@ def observe(sandbox: Emulator, key_id: str) -> list[object]:
         sandbox.api.post("/chat/findStatusMessage/open", json={"where": {"id": key_id}}).json(),
         sandbox.ledger(),
     ]
+
+
+def test_goes_on_with_the_ledger_of_an_older_version(launch: Callable[..., Emulator], tmp_path: Path) -> None:
+    older = sqlite3.connect(tmp_path / "sandbox.sqlite3")
+    older.execute(
+        "CREATE TABLE ledger (seq INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, number TEXT,"
+        " remote_jid TEXT, key_id TEXT, kind TEXT, text TEXT, body TEXT, content_hash TEXT,"
+        " accepted_at REAL, status TEXT)"
+    )
+    older.close()
+    sandbox = launch("--state", str(tmp_path))
+
+    sandbox.create("a1")
+
+    assert sandbox.send("a1").status_code == 201
 
 
 def test_goes_on_counting_the_ledger(durable: Emulator) -> None:
