@@ -350,7 +350,7 @@ def test_says_when_a_waiting_message_goes_out(world: World) -> None:
 def test_refuses_at_once_what_would_be_late_when_asked_to(world: World) -> None:
     queue(world, 100)
 
-    answer = world.api.post("/api/messages", TEXT | {"refuse_if_late": True})
+    answer = world.api.post("/api/messages", TEXT | {"refuse_if_late": True}, Accept_Language="en")
 
     assert (answer.status_code, error(answer)["code"]) == (409, "would_be_late")
     assert "100 messages go before it" in error(answer)["message"]
