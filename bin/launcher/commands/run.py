@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from launcher import demo, health, product, venv
+from launcher import demo, health, product, translations, venv
 from launcher.commands import conduct
 from launcher.console import Console
 from launcher.engines import Postgres, Valkey
@@ -83,6 +83,7 @@ class Run:
         try:
             addresses = self._start_engines()
             env = self._environment(addresses)
+            translations.ensure(self._console, env)
             self._migrate(env)
             self._start_processes(addresses, env)
             account = demo.prepare(self._state, env, supervisor=self._supervisor, console=self._console)

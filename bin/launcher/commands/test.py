@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 
-from launcher import paths, throwaway, venv
+from launcher import paths, throwaway, translations, venv
 from launcher.commands import conduct
 from launcher.console import Console
 from launcher.processes import die_with
@@ -25,6 +25,7 @@ def main(argv: list[str]) -> int:
 def _test(argv: list[str], console: Console) -> int:
     venv.ensure(console)
     with throwaway.environment() as env:
+        translations.ensure(console, env)
         return _pytest(argv, env)
 
 
