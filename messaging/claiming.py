@@ -47,6 +47,7 @@ class Claim:
     attempt: int
     deliver_until: datetime
     typing_ms: int
+    expected_at: datetime | None  # the forecast when it was accepted
     more: bool  # whether the lane may take another message at once
 
 
@@ -95,7 +96,7 @@ CROSS JOIN LATERAL (
         ORDER BY start, coalesce(t.turn, 0), waiting.project_id LIMIT 1
     )
     SELECT m.instance_id, m.id, m.project_id, turn.start, p.weight, m.urgent, m.late, m.deliver_until, m.attempts,
-           m."to", m.recipient_id, m.content,
+           m.expected_at, m."to", m.recipient_id, m.content,
            EXISTS (SELECT FROM messaging_optin o WHERE o.tenant_id = m.tenant_id AND o.number = m."to"
                    AND o.revoked_at IS NOT NULL) AS opted_out
     FROM messaging_message m, turn, accounts_project p
@@ -173,6 +174,7 @@ class _Picked:
     late: bool
     deliver_until: datetime
     attempts: int
+    expected_at: datetime | None
     to: str
     recipient_id: str
     content: str  # JSON: Django hands out jsonb of plain cursors as text
@@ -348,6 +350,7 @@ def _claim(taken: _Taken, now: datetime) -> Claim:
         deliver_until=picked.deliver_until,
         # A person waits for an urgent message: no play-acting before it.
         typing_ms=0 if picked.urgent else lane.typing_ms,
+        expected_at=picked.expected_at if picked.attempts == 0 else None,
         more=taken.more(now),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
@@ -32,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 CLAIMED_AT_ONCE = 50
 SETTLED_AT_ONCE = 100
+FORECASTS_COMPARED = 1000
 RECONNECT_SECONDS = 1.0  # between tries while the database is away
 
 
@@ -54,6 +56,7 @@ class Dispatcher:
         self._condition = threading.Condition()
         self._stopping = False
         self._settled: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
+        self._forecast_errors: deque[float] = deque(maxlen=FORECASTS_COMPARED)
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = [
@@ -91,6 +94,14 @@ class Dispatcher:
         with self._condition:
             return self._condition.wait_for(lambda: not self._woken and self._busy == 0, timeout)
 
+    def forecast_error(self) -> dict[str, float]:
+        """How late the last sends were against their forecast, in seconds (negative: early); empty before any."""
+        errors = sorted(self._forecast_errors)
+        if not errors:
+            return {}
+        last = len(errors) - 1
+        return {"count": len(errors), "p50": errors[last // 2], "p95": errors[last * 95 // 100]}
+
     # --- claiming
 
     def _run_claimer(self) -> None:
@@ -104,9 +115,16 @@ class Dispatcher:
                 continue
             self._give_back(len(batch) - len(claims))
             self.wake(*(each.instance_id for each in claims if each.more))
+            self._compare_forecasts(claims)
             for each in claims:
                 self._loop.call_soon_threadsafe(self._begin, each)
         connection.close()
+
+    def _compare_forecasts(self, claims: list[Claim]) -> None:
+        now = self._clock()
+        for each in claims:
+            if each.expected_at is not None:
+                self._forecast_errors.append((now - each.expected_at).total_seconds())
 
     def _next_batch(self) -> list[int] | None:
         """Up to as many woken instances as there are free slots, which they occupy; None when stopping."""

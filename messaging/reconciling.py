@@ -31,6 +31,9 @@ BATCH = 500
 LOOKED_UP_AT_ONCE = 50
 # How long after its deadline an unconfirmed message may still be looked for; then policy decides.
 GRACE = timedelta(seconds=30)
+# A pace is never longer; an open lane that was free for so long had nobody to use it.
+LATE_AFTER = timedelta(minutes=2)
+HURRIED_AT_ONCE = 3
 # How long the provider is asked about a one-time code before a tenant's policy sends it again.
 RESEND_AFTER = timedelta(seconds=20)
 
@@ -56,8 +59,12 @@ RETURNING id
 
 
 def reconcile_deadlines(*, now: datetime) -> dict[str, int]:
-    """Expires queued messages past their deadline, and ends leases that ran out."""
-    return {"expired": expire(now=now), "leases": release_expired_leases(now=now)}
+    """Expires queued messages past their deadline, ends leases that ran out, hurries what was found late."""
+    return {
+        "expired": expire(now=now),
+        "leases": release_expired_leases(now=now),
+        "late": hurry(now=now),
+    }
 
 
 def expire(*, now: datetime) -> int:
@@ -77,6 +84,30 @@ def _expire_batch(rows: list[Any], now: datetime) -> int:
         for row in rows
     ]
     return len(status.move(*moves).changed)
+
+
+# Ready for a while on an instance that is free: whatever should have sent it was not there. Few of each instance at a
+# time, because a number that sends many without a pause is banned.
+_LATE = """
+UPDATE messaging_message SET late = true WHERE id IN (
+    SELECT head.id FROM instances_lane lane
+    JOIN instances_instance i ON i.id = lane.instance_id
+    CROSS JOIN LATERAL (
+        SELECT m.id FROM messaging_message m
+        WHERE m.instance_id = lane.instance_id AND m.status = 'queued' AND m.next_attempt_at IS NULL
+          AND m.created_at < %(since)s AND NOT m.late
+        ORDER BY m.urgent DESC, m.project_id, m.deliver_until, m.id LIMIT %(few)s
+    ) AS head
+    WHERE i.status = 'open' AND NOT i.paused AND lane.in_flight = 0 AND lane.next_send_at < %(since)s
+)
+"""
+
+
+def hurry(*, now: datetime) -> int:
+    """Marks messages that an idle instance left waiting: no pace is kept after them (ME-10). Returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LATE, {"since": now - LATE_AFTER, "few": HURRIED_AT_ONCE})
+        return cursor.rowcount
 
 
 def release_expired_leases(*, now: datetime) -> int:

@@ -111,7 +111,11 @@ class InstanceQueues(bootsteps.StartStopStep):
     def _send_heartbeat(self) -> None:
         """A token through broker, subscription, pool and database: proof that this worker consumes."""
         hostname = self.consumer.hostname
-        detail = {"queues": len(self.consumer.task_consumer.queues), "wanted": len(self.wanted)}
+        detail = {
+            "queues": len(self.consumer.task_consumer.queues),
+            "wanted": len(self.wanted),
+            "forecast_error_seconds": shared_dispatcher().forecast_error(),
+        }
         self.consumer.app.send_task(
             "pilot.heartbeat",
             kwargs={"name": hostname, "detail": detail},
