@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rest_framework import serializers
@@ -19,27 +18,11 @@ OFFSET = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 MOST_ROWS = 200
 
 
-class ApiRequest(Request):
-    """A request whose body also counts when it comes in chunks; without Content-Length the framework sees none."""
-
-    def _load_stream(self) -> None:
-        self._stream = self._request  # type: ignore[assignment]
-
-
 class ApiView(APIView):
     """A view whose answers belong to one key and must not be kept by anyone on the way.
 
     Declares `read_scope` and `write_scope`, which accounts.api.authentication.HasScope asks for.
     """
-
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> ApiRequest:
-        return ApiRequest(
-            request,
-            parsers=self.get_parsers(),
-            authenticators=self.get_authenticators(),
-            negotiator=self.get_content_negotiator(),
-            parser_context=self.get_parser_context(request),
-        )
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)

@@ -75,6 +75,7 @@ CHANNEL_LAYERS = {
 
 ROOT_URLCONF = "pilot.urls"
 ASGI_APPLICATION = "pilot.asgi.application"
+WEB_THREADS = env.integer("WEB_THREADS", 16, least=1)  # requests that one web process answers at once
 APPEND_SLASH = False  # a redirected POST loses its body
 AUTH_USER_MODEL = "accounts.User"
 INSTALLED_APPS = [

@@ -92,9 +92,8 @@ class Product:
             name,
             [paths.python(), *module, *arguments],
             log=self.directory / f"{name}.log",
-            env=os.environ
+            env=environment()
             | {
-                "DATABASE_URL": database_url(),
                 "REDIS_URL": self.valkey.url,
                 "PUBLIC_URL": self.url,
                 "WHATSAPP_QUEUE_WORKER_REFRESH_MS": "1000",
@@ -102,6 +101,11 @@ class Product:
             },
             cwd=paths.REPO,
         )
+
+
+def environment() -> dict[str, str]:
+    """What a process of the product needs to run on the tests' database."""
+    return os.environ | {"DATABASE_URL": database_url(), "ALLOWED_HOSTS": "127.0.0.1"}
 
 
 def database_url() -> str:

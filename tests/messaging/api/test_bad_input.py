@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from io import BytesIO
 from typing import Any
 
 import pytest
-from django.core.handlers.asgi import ASGIRequest
 
-from messaging.api.views import MessagesView
 from messaging.models import Message
 from tests.messaging.api.conftest import World
 from tests.messaging.api.test_messages import TEXT, error
@@ -150,20 +146,6 @@ def test_asks_for_something_to_say(world: World) -> None:
 def test_refuses_a_body_that_is_too_large(world: World) -> None:
     answer = world.api.post("/api/messages", TEXT | {"text": "x" * 5_000_000})
     assert (answer.status_code, error(answer)["code"]) == (413, "body_too_large")
-
-
-@pytest.mark.parametrize(("text", "status"), [("Olá", 202), ("x" * 5_000_000, 413)])
-def test_reads_and_measures_a_body_that_comes_in_chunks(world: World, text: str, status: int) -> None:
-    headers = [(b"apikey", world.api.raw_key.encode()), (b"content-type", b"application/json")]
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/api/messages",
-        "headers": headers,
-        "query_string": b"",
-    }
-    raw = json.dumps(TEXT | {"text": text}).encode()
-    assert MessagesView.as_view()(ASGIRequest(scope, BytesIO(raw))).status_code == status
 
 
 @pytest.mark.parametrize(
