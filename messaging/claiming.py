@@ -29,6 +29,7 @@ from messaging.gates import Hold, LaneState, Refusal
 from messaging.models import Status
 from messaging.outbound import outbound
 from messaging.status import Move
+from pilot import sql
 
 HELD_AT_ONCE = 200
 RESTS = timedelta(minutes=5)
@@ -224,9 +225,7 @@ def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
 
 
 def _lock_lanes(instance_ids: Iterable[int]) -> list[_Lane]:
-    with connection.cursor() as cursor:
-        cursor.execute(_LANES, [list(instance_ids)])
-        return [_Lane(*row) for row in cursor.fetchall()]
+    return [_Lane(*row) for row in sql.fetch(_LANES, [list(instance_ids)])]
 
 
 # --- lanes ------------------------------------------------------------------------------------------------
@@ -306,9 +305,8 @@ def _pick(passing: Mapping[int, tuple[_Lane, bool]]) -> list[_Picked]:
     if not passing:
         return []
     lanes = list(passing.values())
-    with connection.cursor() as cursor:
-        cursor.execute(_PICK, [list(passing), [only for _, only in lanes], [lane.turn for lane, _ in lanes]])
-        return [_Picked(*row) for row in cursor.fetchall()]
+    values = [list(passing), [only for _, only in lanes], [lane.turn for lane, _ in lanes]]
+    return [_Picked(*row) for row in sql.fetch(_PICK, values)]
 
 
 def _refuse_or_pass(picked: Sequence[_Picked], now: datetime) -> list[_Picked]:
@@ -372,15 +370,7 @@ def _occupy(taken: Sequence[_Taken]) -> None:
     instance_ids = [each.picked.instance_id for each in taken]
     starts = [each.picked.start for each in taken]
     ends = [each.picked.start + 1 / each.picked.weight for each in taken]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _OCCUPY,
-            [
-                instance_ids,
-                [each.next_send_at for each in taken],
-                [each.next_urgent_at for each in taken],
-                starts,
-                [each.sent_on for each in taken],
-            ],
-        )
-        cursor.execute(_TAKE_TURNS, [instance_ids, [each.picked.project_id for each in taken], ends])
+    next_sends = [each.next_send_at for each in taken]
+    next_urgents = [each.next_urgent_at for each in taken]
+    sql.execute(_OCCUPY, [instance_ids, next_sends, next_urgents, starts, [each.sent_on for each in taken]])
+    sql.execute(_TAKE_TURNS, [instance_ids, [each.picked.project_id for each in taken], ends])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from instances import breaking
 from instances import status as connections
@@ -19,6 +19,7 @@ from messaging.gates import Refusal
 from messaging.models import FailureCode, Status
 from messaging.retry import ATTEMPTS, next_attempt
 from messaging.status import Move
+from pilot import sql
 
 FIRST_LOOK_UP = timedelta(seconds=5)
 
@@ -85,8 +86,7 @@ def vacate(instance_ids: Iterable[int], *, unsent: Iterable[int] = ()) -> None:
     if not ended:
         return
     keys = sorted(ended)
-    with connection.cursor() as cursor:
-        cursor.execute(_VACATE, [keys, [ended[key] for key in keys], [refunds[key] for key in keys]])
+    sql.execute(_VACATE, [keys, [ended[key] for key in keys], [refunds[key] for key in keys]])
 
 
 def _surely_unsent(settlement: Settlement) -> bool:

@@ -18,10 +18,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from psycopg.types.json import Jsonb
 
 from messaging.models import Status
+from pilot import sql
 
 PROOF = (Status.SUBMITTED, Status.SENT, Status.DELIVERED, Status.READ, Status.PLAYED)
 
@@ -146,6 +147,7 @@ FROM unnest(%s::text[], {", ".join(f"%s::{_TYPES.get(name, 'timestamptz')}[]" fo
      AS new (id, {", ".join(_WRITTEN)})
 WHERE m.id = new.id
 """
+_KINDS = "SELECT DISTINCT message_id, kind FROM messaging_messageevent WHERE message_id = ANY(%s)"
 _INSERT = """
 INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
 SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::jsonb[], %s::timestamptz[], %s::boolean[])
@@ -153,9 +155,8 @@ SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::jsonb[], %s::time
 
 
 def _lock(moves: Sequence[Move]) -> dict[str, _Row]:
-    with connection.cursor() as cursor:
-        cursor.execute(_LOCK, [list({move.message_id for move in moves})])
-        return {row[0]: _Row(*row) for row in cursor.fetchall()}
+    ids = list({move.message_id for move in moves})
+    return {row[0]: _Row(*row) for row in sql.fetch(_LOCK, [ids])}
 
 
 def _take_in(row: _Row, move: Move) -> bool:
@@ -218,8 +219,7 @@ def _write(rows: Sequence[_Row]) -> None:
     if not rows:
         return
     columns = [[getattr(row, name) for row in rows] for name in ("id", *_WRITTEN)]
-    with connection.cursor() as cursor:
-        cursor.execute(_UPDATE, columns)
+    sql.execute(_UPDATE, columns)
 
 
 class _Event(NamedTuple):
@@ -246,16 +246,10 @@ def _events(news: Iterable[tuple[_Row, Move, bool]]) -> list[_Event]:
 
 
 def _recorded(message_ids: set[str]) -> set[tuple[str, str]]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT message_id, kind FROM messaging_messageevent WHERE message_id = ANY(%s)",
-            [list(message_ids)],
-        )
-        return set(cursor.fetchall())
+    return {(row[0], row[1]) for row in sql.fetch(_KINDS, [list(message_ids)])}
 
 
 def _record(events: Sequence[_Event]) -> None:
     if not events:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [list(column) for column in zip(*events, strict=True)])
+    sql.execute(_INSERT, [list(column) for column in zip(*events, strict=True)])

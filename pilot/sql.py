@@ -1,0 +1,32 @@
+"""Statements of the hot path, run with a plan that the server keeps.
+
+Django binds values on the client, so the server parses and plans each statement anew; for the larger ones that costs
+more than running them. Here they are prepared once for each connection. A partial index's predicate must stand in the
+statement as a literal: a plan made for a parameter cannot use the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from django.db import connection
+
+
+def fetch(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows that a statement gives. Raises Django's database errors."""
+    with _cursor() as cursor, connection.wrap_database_errors:
+        return cursor.execute(statement, values, prepare=True).fetchall()
+
+
+def execute(statement: str, values: Sequence[Any] = ()) -> int:
+    """Runs a statement that gives no rows. Returns how many it touched. Raises Django's database errors."""
+    with _cursor() as cursor, connection.wrap_database_errors:
+        return cursor.execute(statement, values, prepare=True).rowcount
+
+
+def _cursor() -> psycopg.Cursor[tuple[Any, ...]]:
+    """A cursor that binds on the server, on Django's own connection and so in its transaction."""
+    connection.ensure_connection()
+    return psycopg.Cursor(connection.connection)
