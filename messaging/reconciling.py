@@ -47,13 +47,14 @@ SELECT id, instance_id, lease_token FROM messaging_message
 WHERE lease_until IS NOT NULL AND lease_until <= %s ORDER BY lease_until LIMIT %s FOR UPDATE SKIP LOCKED
 """
 # Taking a look-up moves its time on, so that two processes do not ask the same thing. Look-ups grow apart: each wait
-# is as long as what has passed since the attempt.
+# is as long as what has passed since the attempt, but the last is not later than the decision.
 _UNCONFIRMED = """
-UPDATE messaging_message SET next_attempt_at = %s::timestamptz + least(
-    greatest(%s::timestamptz - attempted_at, interval '5 seconds'), interval '10 minutes')
+UPDATE messaging_message SET next_attempt_at = least(
+    %(now)s + least(greatest(%(now)s - attempted_at, interval '5 seconds'), interval '10 minutes'),
+    greatest(deliver_until + %(grace)s, %(now)s + interval '5 seconds'))
 WHERE id IN (
-    SELECT id FROM messaging_message WHERE status = 'unconfirmed' AND next_attempt_at <= %s
-    ORDER BY next_attempt_at LIMIT %s FOR UPDATE SKIP LOCKED)
+    SELECT id FROM messaging_message WHERE status = 'unconfirmed' AND next_attempt_at <= %(now)s
+    ORDER BY next_attempt_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING id
 """
 
@@ -150,7 +151,9 @@ def _in_batches(sql: str, handle: Callable[[list[Any], datetime], int], now: dat
 def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
     """Asks providers what became of messages whose answer was lost; what stays unknown, policy decides."""
     messages = _take_unconfirmed(now)
-    findings = _ask([message for message in messages if now < message.deliver_until + GRACE], now)
+    findings = _ask(
+        messages, now
+    )  # also those that are given up now: they may have become unconfirmed just before
     resending = _resending_tenants(messages)
     moves = [
         _decided(message, findings.get(message.pk), message.tenant_id in resending, now)
@@ -163,7 +166,7 @@ def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
 
 def _take_unconfirmed(now: datetime) -> list[Message]:
     with connection.cursor() as cursor:
-        cursor.execute(_UNCONFIRMED, [now, now, now, LOOKED_UP_AT_ONCE])
+        cursor.execute(_UNCONFIRMED, {"now": now, "grace": GRACE, "limit": LOOKED_UP_AT_ONCE})
         ids = [row[0] for row in cursor.fetchall()]
     return list(Message.objects.filter(pk__in=ids).select_related("instance"))
 

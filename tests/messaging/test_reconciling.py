@@ -89,6 +89,32 @@ def test_an_unconfirmed_message_is_never_sent_again_but_given_up_in_the_end() ->
     assert (message.status, message.failure_code) == (Status.FAILED, "outcome_unknown")
 
 
+@pytest.mark.parametrize(
+    ("since_attempt", "to_deadline", "until_next"),
+    [
+        pytest.param(1, 3600, 5, id="at least five seconds"),
+        pytest.param(40, 3600, 40, id="as long as since the attempt"),
+        pytest.param(3000, 3600, 600, id="at most ten minutes"),
+        pytest.param(3000, 20, 50, id="not past the decision"),
+        pytest.param(3000, -60, 5, id="soon again when it is overdue"),
+    ],
+)
+def test_look_ups_grow_apart_but_the_last_is_on_time(
+    since_attempt: int, to_deadline: int, until_next: int
+) -> None:
+    message = make_message(
+        status=Status.UNCONFIRMED,
+        next_attempt_at=NOW,
+        attempted_at=NOW - timedelta(seconds=since_attempt),
+        deliver_until=NOW + timedelta(seconds=to_deadline),
+    )
+
+    reconciling._take_unconfirmed(NOW)
+
+    message.refresh_from_db()
+    assert message.next_attempt_at == NOW + timedelta(seconds=until_next)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_two_sweeps_at_once_share_the_work() -> None:
     messages = [make_message(deliver_until=NOW) for _ in range(4)]
@@ -127,6 +153,18 @@ def test_finds_what_went_out_and_what_the_receipts_said(sends: Sends) -> None:
     eventually(lambda: reconciling.look_up_unconfirmed(now=soon) and _known(message))
 
     message.refresh_from_db()
+    assert message.provider_message_id == sends.emulator.ledger()[0]["key_id"]
+
+
+def test_asks_even_when_it_became_unconfirmed_too_late_to_be_looked_for(sends: Sends) -> None:
+    """A worker that dies close to a deadline: its lease ends after the time for look-ups is over."""
+    message = lost(sends, "Seu código é 4712")
+    late = message.deliver_until + reconciling.GRACE + timedelta(seconds=1)
+
+    reconciling.look_up_unconfirmed(now=late)
+
+    message.refresh_from_db()
+    assert (message.status, message.failure_code) != (Status.FAILED, "outcome_unknown")
     assert message.provider_message_id == sends.emulator.ledger()[0]["key_id"]
 
 
