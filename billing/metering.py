@@ -1,33 +1,44 @@
-"""Counts accepted messages, in the transaction that accepts them."""
+"""Counts accepted messages, in the statement that accepts them."""
 
 from __future__ import annotations
 
 import random
 from datetime import date, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db import connection
 from django.db.models import Sum
 
 from accounts.models import Project, Tenant
 from billing.models import Usage
+from pilot import sql
 
 SLOTS = 8
 
-_ADD = """
+
+def counting(source: str) -> str:
+    """An INSERT that counts as many messages as `source`, a part of the same statement, has rows.
+
+    Its values are those of counting_values(). Without rows it counts, and writes, nothing.
+    """
+    return f"""
 INSERT INTO billing_usage (tenant_id, project_id, environment, month, slot, accepted)
-VALUES (%s, %s, %s, %s, %s, %s)
-ON CONFLICT (project_id, environment, month, slot) DO UPDATE SET accepted = billing_usage.accepted + excluded.accepted
-"""
+SELECT %s::bigint, %s::bigint, %s::text, %s::date, %s::smallint, count(*) FROM {source} HAVING count(*) > 0
+ON CONFLICT (project_id, environment, month, slot)
+DO UPDATE SET accepted = billing_usage.accepted + excluded.accepted"""
+
+
+def counting_values(*, project: Project, environment: str, now: datetime) -> list[Any]:
+    """The values for counting(): a random slot of the project's month, so that no row is hot."""
+    month = month_of(project.tenant, now)
+    return [project.tenant_id, project.pk, environment, month, random.randrange(SLOTS)]
 
 
 def add(*, project: Project, environment: str, count: int, now: datetime) -> None:
-    """Adds `count` accepted messages. Must run inside the transaction that inserts them."""
-    month = month_of(project.tenant, now)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _ADD, [project.tenant_id, project.pk, environment, month, random.randrange(SLOTS), count]
-        )
+    """Counts `count` messages that were accepted elsewhere."""
+    messages = "(SELECT FROM generate_series(1, %s)) AS messages"
+    values = counting_values(project=project, environment=environment, now=now)
+    sql.execute(counting(messages), [*values, count])
 
 
 def accepted(*, tenant: Tenant, environment: str, now: datetime) -> int:

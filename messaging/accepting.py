@@ -1,7 +1,6 @@
 """Accepting a message: checked, then written down whole. From then on the row is the job.
 
-One transaction holds the idempotency key, the message, its first event and the usage. What is only looked up
-(template, instance, opt-in) is read before it, so that the transaction is short.
+What is only looked up (template, instance, opt-in) is read first; then one statement writes (messaging/storing.py).
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.db import connection, transaction
 from django.utils.translation import gettext as _
 
 from accounts.models import ApiKey
-from billing import metering
 from messaging import forecasting, numbers, opt_ins, rendering
 from messaging.choosing import choose_instance
 from messaging.content import validate_content
 from messaging.forecasting import Forecast
-from messaging.models import Category, IdempotencyKey, Message, MessageEvent, TemplateStatus, TemplateVersion
+from messaging.models import Category, IdempotencyKey, Message, Template, TemplateVersion
+from messaging.storing import TakenKey, store
+from pilot import sql
 from pilot.celery import wake_on_commit
 from pilot.errors import PilotError
 from pilot.ids import new_id
@@ -116,7 +115,7 @@ def submit(
         return Accepted(earlier, replayed=True)
     message = _compose(key, submission, now)
     forecast = _forecast(message, submission, now)
-    if _store(key, message, idempotency):
+    if _store(message, idempotency):
         return Accepted(message, replayed=False, forecast=forecast)
     assert idempotency is not None
     return Accepted(_winner(key, idempotency), replayed=True)
@@ -174,17 +173,21 @@ def _why_late(forecast: Forecast) -> str:
     }
 
 
+_VERSION = """
+SELECT v.id, v.number, v.content, t.id, t.category FROM messaging_template t
+JOIN messaging_templateversion v ON v.id = t.current_version_id
+WHERE t.project_id = %s AND t.name = %s AND t.status = 'active'
+"""
+
+
 def _version(key: ApiKey, name: str) -> TemplateVersion:
-    published = TemplateVersion.objects.select_related("template").filter(
-        current_of__project=key.project_id, current_of__name=name, current_of__status=TemplateStatus.ACTIVE
+    for version_id, number, content, template_id, category in sql.fetch(_VERSION, [key.project_id, name]):
+        template = Template(id=template_id, project_id=key.project_id, name=name, category=category)
+        return TemplateVersion(id=version_id, number=number, content=json.loads(content), template=template)
+    raise UnknownTemplate(
+        _("There is no active template of that name."),
+        fields={"template": [_("No template is called “%(name)s”.") % {"name": name}]},
     )
-    try:
-        return published.get()
-    except TemplateVersion.DoesNotExist:
-        raise UnknownTemplate(
-            _("There is no active template of that name."),
-            fields={"template": [_("No template is called “%(name)s”.") % {"name": name}]},
-        ) from None
 
 
 def _content(version: TemplateVersion | None, submission: Submission) -> Mapping[str, Any]:
@@ -209,49 +212,14 @@ def _deadline(category: str, wanted: datetime | None, now: datetime) -> datetime
 # --- writing it down --------------------------------------------------------------------------------------
 
 
-@transaction.atomic
-def _store(key: ApiKey, message: Message, idempotency: Idempotency | None) -> bool:
+def _store(message: Message, idempotency: Idempotency | None) -> bool:
     """False, and nothing written, when another request has the Idempotency-Key."""
-    if idempotency and not _take(key, idempotency, message):
+    once = TakenKey(idempotency.key, idempotency.digest) if idempotency else None
+    detail = {"instance": message.instance.name, "deliver_until": message.deliver_until.isoformat()}
+    if not store(message, detail=detail, once=once):
         return False
-    message.save(force_insert=True)
-    MessageEvent.objects.create(
-        message=message,
-        tenant_id=message.tenant_id,
-        kind=message.status,
-        detail=_detail(message),
-        at=message.created_at,
-    )
-    metering.add(project=key.project, environment=key.environment, count=1, now=message.created_at)
     wake_on_commit(message.instance_id)
     return True
-
-
-def _detail(message: Message) -> dict[str, Any]:
-    return {"instance": message.instance.name, "deliver_until": message.deliver_until.isoformat()}
-
-
-# The advisory lock turns "somebody is at it" into an answer at once: the unique index alone would make us wait for
-# the other transaction. It ends with ours, so whoever gets it sees what the other one wrote.
-_TAKE = """
-INSERT INTO messaging_idempotencykey (tenant_id, environment, key, body_digest, message_id)
-SELECT %(tenant)s, %(environment)s, %(key)s, %(digest)s, %(message)s
-WHERE pg_try_advisory_xact_lock(hashtextextended(%(environment)s || %(key)s, %(tenant)s))
-ON CONFLICT (tenant_id, environment, key) DO NOTHING
-"""
-
-
-def _take(key: ApiKey, idempotency: Idempotency, message: Message) -> bool:
-    values: dict[str, Any] = {
-        "tenant": key.tenant_id,
-        "environment": key.environment,
-        "key": idempotency.key,
-        "digest": idempotency.digest,
-        "message": message.pk,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE, values)
-        return cursor.rowcount == 1
 
 
 def _winner(key: ApiKey, idempotency: Idempotency) -> Message:

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from accounts.models import Project
-from instances.models import Instance, InstanceStatus
+from instances.models import Instance, InstanceStatus, Lane
+from pilot import sql
 from pilot.errors import PilotError
 
+
+def _columns(model: type[Model], *wanted: str) -> list[str]:
+    """In the model's own order, as Model.from_db() takes them."""
+    return [field.column for field in model._meta.concrete_fields if field.column in wanted]
+
+
 # Without the credentials: accepting a message need not decrypt them.
-COLUMNS = (
-    "id",
-    "tenant_id",
-    "name",
-    "status",
-    "paused",
-    "concurrency",
-    "pace_least_seconds",
-    "pace_most_seconds",
-    "urgent_gap_seconds",
-    "daily_cap",
-    "warm_up_from",
-    "lane__in_flight",
-    "lane__next_send_at",
-    "lane__next_urgent_at",
-    "lane__sent_on",
-    "lane__sent_count",
+INSTANCE = _columns(
+    Instance,
+    *(
+        "id",
+        "tenant_id",
+        "name",
+        "status",
+        "paused",
+        "concurrency",
+        "pace_least_seconds",
+        "pace_most_seconds",
+    ),
+    *("urgent_gap_seconds", "daily_cap", "warm_up_from"),
+)
+LANE = _columns(
+    Lane, *("instance_id", "in_flight", "next_send_at", "next_urgent_at", "sent_on", "sent_count")
 )
 
 
@@ -74,28 +82,34 @@ def choose_instance(*, project: Project, name: str = "") -> Instance:
     return instance
 
 
-def _of_tenant(project: Project) -> QuerySet[Instance]:
-    return Instance.objects.select_related("lane").only(*COLUMNS).filter(tenant_id=project.tenant_id)
+_CHOSEN = f"""
+SELECT {", ".join(f"i.{name}" for name in INSTANCE)}, {", ".join(f"lane.{name}" for name in LANE)}
+FROM instances_instance i JOIN instances_lane lane ON lane.instance_id = i.id
+"""
+# A removed instance's name may have been given to a new one.
+_NAMED = f"{_CHOSEN} WHERE i.tenant_id = %s AND i.name = %s ORDER BY i.status = 'removed', i.id DESC LIMIT 1"
+_DEFAULT = f"""{_CHOSEN} JOIN instances_defaultinstance d ON d.instance_id = i.id
+WHERE i.tenant_id = %s AND d.project_id = %s"""
+_LAST_RESORT = f"""{_CHOSEN}
+WHERE i.tenant_id = %s AND (i.provider_name = %s OR i.name = %s) ORDER BY i.status = 'removed', i.id LIMIT 1"""
 
 
 def _named(project: Project, name: str) -> Instance | None:
-    """A removed instance's name may have been given to a new one."""
-    named = sorted(_of_tenant(project).filter(name=name), key=lambda instance: instance.pk)
-    present = [instance for instance in named if instance.status != InstanceStatus.REMOVED]
-    return next(reversed(present or named), None)
+    return _only(_NAMED, [project.tenant_id, name])
 
 
 def _default(project: Project) -> Instance | None:
-    return _only(_of_tenant(project).filter(default_of__project=project))
+    return _only(_DEFAULT, [project.tenant_id, project.pk])
 
 
 def _last_resort(project: Project) -> Instance | None:
     name = settings.EVOLUTION_INSTANCE_NAME
-    if not name:
-        return None
-    return _only(_of_tenant(project).filter(Q(provider_name=name) | Q(name=name)).order_by("id")[:1])
+    return _only(_LAST_RESORT, [project.tenant_id, name, name]) if name else None
 
 
-def _only(instances: QuerySet[Instance]) -> Instance | None:
-    """The one row there can be. first() would sort it, which costs as much as the rest of the query."""
-    return next(iter(instances), None)
+def _only(statement: str, values: list[Any]) -> Instance | None:
+    for row in sql.fetch(statement, values):
+        instance = Instance.from_db("default", INSTANCE, row[: len(INSTANCE)])
+        instance.lane = Lane.from_db("default", LANE, row[len(INSTANCE) :])
+        return instance
+    return None

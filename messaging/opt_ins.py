@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from accounts.models import Scope, Tenant
 from messaging.models import OptIn
 from messaging.numbers import variants
+from pilot import sql
 from pilot.errors import PilotError
 
 
@@ -36,6 +37,9 @@ class SkipNotAllowed(PilotError):
     status = 403
 
 
+_RECORDS = "SELECT granted_at, revoked_at FROM messaging_optin WHERE tenant_id = %s AND number = ANY(%s)"
+
+
 def assert_destination_authorized(
     *, tenant: Tenant, number: str, skip: bool = False, scopes: Collection[str] = ()
 ) -> None:
@@ -49,7 +53,7 @@ def assert_destination_authorized(
             _("This key does not have the scope %(scope)s.") % {"scope": Scope.SKIP_OPT_IN.value},
             fields={"skip_opt_in_validation": [_("This key may not skip the opt-in.")]},
         )
-    records = _records(tenant, number).values_list("granted_at", "revoked_at")
+    records = sql.fetch(_RECORDS, [tenant.pk, list(variants(number))])
     if any(revoked for _granted, revoked in records):
         raise OptedOut(_("The recipient asked not to receive messages."), fields={"to": [_("Opted out.")]})
     if not skip and not any(granted for granted, _revoked in records):

@@ -8,7 +8,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from accounts.models import ApiKey, Environment
@@ -244,14 +244,13 @@ def test_refuses_a_key_that_another_project_used(key: ApiKey, now: datetime) -> 
     assert refusal(colleague, now, idempotency=again(colleague)).code == "idempotency_key_reused"
 
 
-def test_writes_nothing_when_the_last_write_fails(
-    key: ApiKey, now: datetime, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(**_options: Any) -> None:
-        raise RuntimeError("the meter broke")
+def test_writes_nothing_when_the_last_write_fails(key: ApiKey, now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE billing_usage ADD CONSTRAINT the_meter_broke CHECK (accepted < 0) NOT VALID"
+        )
 
-    monkeypatch.setattr(metering, "add", fail)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(IntegrityError), transaction.atomic():
         accept(key, now, idempotency=again(key))
     assert written() == (0, 0, 0, 0)
 
