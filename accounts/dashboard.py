@@ -1,4 +1,4 @@
-"""Pages about the signed-in person: which tenant they act for."""
+"""Pages about the signed-in person, and about the keys of their tenant's programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.shortcuts import redirect
 from django.urls import path
 from django.views.decorators.http import require_POST
 
-from accounts import tenancy
+from accounts import key_pages, tenancy
 from accounts.forms import TenantChoice
 from accounts.tenancy import MemberRequest, member_view
 
@@ -22,4 +22,7 @@ def choose_tenant(request: MemberRequest) -> HttpResponse:
     return redirect("dashboard:home")
 
 
-urlpatterns = [path("tenant", choose_tenant, name="choose_tenant")]
+urlpatterns = [
+    path("tenant", choose_tenant, name="choose_tenant"),
+    *key_pages.urlpatterns,
+]

@@ -10,12 +10,13 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models import Q
 from django.utils.translation import gettext as _
 
-from accounts.models import ApiKey, Project, Scope, User
+from accounts.models import ApiKey, KeyState, Project, Scope, User
 from pilot.errors import PilotError
 
 LAST_USED_STEP = timedelta(minutes=1)  # a write per request would make each key a hot row
@@ -26,6 +27,13 @@ class InvalidKey(PilotError):
 
     code = "unauthenticated"
     status = 401
+
+
+class IssuedBefore(PilotError):
+    """The form was sent twice. Its key exists, and its raw form was in the first answer."""
+
+    code = "issued_before"
+    status = 409
 
 
 class KeyEnded(PilotError):
@@ -44,29 +52,37 @@ def issue(
     scopes: Sequence[str] = (Scope.MESSAGES_READ, Scope.MESSAGES_WRITE),
     expires_at: datetime | None = None,
     created_by: User | None = None,
+    once: UUID | None = None,
 ) -> tuple[ApiKey, str]:
-    """Makes a key. Returns the row and the raw key, which cannot be had again."""
+    """Makes a key. Returns the row and the raw key, which cannot be had again.
+
+    Raises IssuedBefore, and makes none, when the tenant has a key with this `once`.
+    """
     prefix = f"pilot_{environment}_{secrets.token_hex(4)}"
     raw = f"{prefix}_{secrets.token_urlsafe(32)}"
-    key = ApiKey.objects.create(
-        tenant_id=project.tenant_id,
-        project=project,
-        name=name,
-        environment=environment,
-        prefix=prefix,
-        digest=digest(raw),
-        scopes=list(scopes),
-        expires_at=expires_at,
-        created_by=created_by,
-        created_at=now,
+    values = {
+        "project": project,
+        "name": name,
+        "environment": environment,
+        "prefix": prefix,
+        "digest": digest(raw),
+        "scopes": list(scopes),
+        "expires_at": expires_at,
+        "created_by": created_by,
+        "created_at": now,
+    }
+    key, made = ApiKey.objects.get_or_create(
+        tenant_id=project.tenant_id, once=once or uuid4(), defaults=values
     )
+    if not made:
+        raise IssuedBefore(_("This key was issued before. Its raw form is shown only once."))
     return key, raw
 
 
 def authenticate(raw: str, *, now: datetime) -> ApiKey:
     """The valid key for `raw`, with its project and tenant. Raises InvalidKey."""
     try:
-        key = ApiKey.objects.select_related("project__tenant").get(_valid(now), digest=digest(raw))
+        key = ApiKey.objects.select_related("project__tenant").get(valid(now), digest=digest(raw))
     except ApiKey.DoesNotExist:
         raise InvalidKey(_("The API key is missing, wrong, expired or revoked.")) from None
     _note_use(key, now)
@@ -93,10 +109,28 @@ def rotate(key: ApiKey, *, overlap: timedelta, now: datetime) -> tuple[ApiKey, s
         created_by=key.created_by,
         now=now,
     )
-    still_valid = ApiKey.objects.filter(_valid(now), pk=key.pk, rotated_to=None)
+    still_valid = ApiKey.objects.filter(valid(now), pk=key.pk, rotated_to=None)
     if not still_valid.update(rotated_to=successor, revoked_at=now + overlap):
         raise KeyEnded(_("The key has ended or was rotated before."))
     return successor, raw
+
+
+def ends_at(key: ApiKey) -> datetime | None:
+    """When the key stops working, or stopped; None when no end is set."""
+    return min(filter(None, (key.revoked_at, key.expires_at)), default=None)
+
+
+def state(key: ApiKey, *, now: datetime) -> KeyState:
+    """How the key stands at `now`."""
+    end = ends_at(key)
+    if end and end <= now:
+        return KeyState.REVOKED if end == key.revoked_at else KeyState.EXPIRED
+    return KeyState.ENDING if key.revoked_at else KeyState.ACTIVE
+
+
+def valid(now: datetime) -> Q:
+    """The keys that work at `now`."""
+    return _not_revoked(now) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
 def digest(raw: str) -> str:
@@ -106,10 +140,6 @@ def digest(raw: str) -> str:
 
 def _not_revoked(now: datetime) -> Q:
     return Q(revoked_at=None) | Q(revoked_at__gt=now)
-
-
-def _valid(now: datetime) -> Q:
-    return _not_revoked(now) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
 def _note_use(key: ApiKey, now: datetime) -> None:

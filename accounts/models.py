@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 class Environment(models.TextChoices):
@@ -146,6 +147,15 @@ class Scope(models.TextChoices):
     INSTANCES_WRITE = "instances:write", _("Manage instances")
 
 
+class KeyState(models.TextChoices):
+    """How a key stands: the first two work."""
+
+    ACTIVE = "active", pgettext_lazy("API key", "Active")
+    ENDING = "ending", _("Replaced")  # and works beside its successor for a while
+    REVOKED = "revoked", _("Revoked")
+    EXPIRED = "expired", _("Expired")
+
+
 class ApiKey(models.Model):
     """A program's credential. Only the hash is stored: see accounts/keys.py for issuing and checking."""
 
@@ -164,14 +174,16 @@ class ApiKey(models.Model):
     rotated_to = models.OneToOneField(
         "self", models.SET_NULL, null=True, blank=True, related_name="rotated_from"
     )
+    once = models.UUIDField(null=True, editable=False)  # the form that was filled in for it
 
     class Meta:
         verbose_name = _("API key")
         verbose_name_plural = _("API keys")
         constraints = [
+            models.UniqueConstraint("tenant", "once", name="api_key_once"),
             models.CheckConstraint(
                 condition=models.Q(environment__in=Environment.values), name="api_key_environment_known"
-            )
+            ),
         ]
 
     def __str__(self) -> str:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 import pilot.urls
-from accounts.models import Membership, Role
+from accounts.models import ApiKey, Membership, Role
 from instances.models import Instance
 from messaging.models import Message
-from tests.factories import make_instance, make_message, make_project, make_tenant
+from tests.factories import make_instance, make_key, make_message, make_project, make_tenant
 from tests.members import make_user, member, signed_in
 
 pytestmark = pytest.mark.django_db
 
 ROUTES = sorted(str(pattern.name) for pattern in pilot.urls.dashboard)
-POSTED = {"act_on_instance", "choose_tenant", "new_instance", "pair_instance", "remove_instance"}
-MANAGED = POSTED - {"choose_tenant"}
+ASKED = {"new_key", "remove_instance", "revoke_key", "rotate_key"}  # pages that ask first, and act on POST
+POSTED = ASKED | {"act_on_instance", "choose_tenant", "new_instance", "pair_instance"}
+MANAGED = POSTED - {"choose_tenant"} | {"keys"}
+PREFIX = "pilot_live_00000001"
 
 
 @pytest.fixture
@@ -30,7 +33,11 @@ def instance() -> Instance:
 
 @pytest.fixture
 def message(instance: Instance) -> Message:
-    return make_message(instance=instance, id="m1")
+    """A message of a tenant that has a key as well."""
+    message = make_message(instance=instance, id="m1")
+    key, _raw = make_key(message.project)
+    ApiKey.objects.filter(pk=key.pk).update(prefix=PREFIX)
+    return message
 
 
 def _url(route: str) -> str:
@@ -41,44 +48,50 @@ def _url(route: str) -> str:
         "choose_tenant": [],
         "home": [],
         "instances": [],
+        "keys": [],
         "messages": [],
         "new_instance": [],
+        "new_key": [],
+        "revoke_key": [PREFIX],
+        "rotate_key": [PREFIX],
     }
     return reverse(f"dashboard:{route}", args=arguments.get(route, ["vendas"]))
 
 
+def _visit(browser: Client, route: str, **fields: str) -> HttpResponse:
+    """What the browser's usual request of the route is answered with."""
+    return browser.post(_url(route), fields) if route in POSTED else browser.get(_url(route))
+
+
 @pytest.mark.parametrize("route", ROUTES)
 def test_sends_strangers_to_the_sign_in_page(client: Client, message: Message, route: str) -> None:
-    response = client.post(_url(route)) if route in POSTED else client.get(_url(route))
+    response = _visit(client, route)
 
     assert response.status_code == 302
     assert response.headers["Location"].startswith(reverse("account_login"))
 
 
-@pytest.mark.parametrize("route", [route for route in ROUTES if route not in POSTED])
+@pytest.mark.parametrize("route", [route for route in ROUTES if route not in POSTED | MANAGED])
 def test_shows_members_their_pages(message: Message, route: str) -> None:
     assert member(message.tenant, role=Role.VIEWER).get(_url(route)).status_code == 200
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "/" in _url(route)[1:]])
 def test_hides_what_another_tenant_has(message: Message, route: str) -> None:
-    stranger = member(make_tenant())
-
-    response = stranger.post(_url(route)) if route in POSTED else stranger.get(_url(route))
-
-    assert response.status_code == 404
+    assert _visit(member(make_tenant()), route).status_code == 404
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.AGENT])
 @pytest.mark.parametrize("route", sorted(MANAGED))
 def test_lets_only_administrators_manage(message: Message, route: str, role: Role) -> None:
-    response = member(message.tenant, role=role).post(_url(route), {"name": "another"})
+    response = _visit(member(message.tenant, role=role), route, name="another")
 
     assert response.status_code == 403
+    assert ApiKey.objects.filter(revoked_at=None).count() == 1
     assert Instance.objects.filter(status="open", paused=False).count() == 1
 
 
-@pytest.mark.parametrize("route", sorted(POSTED - {"remove_instance"}))
+@pytest.mark.parametrize("route", sorted(POSTED - ASKED))
 def test_changes_nothing_on_get(message: Message, route: str) -> None:
     assert member(message.tenant).get(_url(route)).status_code == 405
 
@@ -166,7 +179,7 @@ def test_keeps_its_pages_out_of_caches(message: Message) -> None:
     assert "no-store" in member(message.tenant).get("/messages").headers["Cache-Control"]
 
 
-@pytest.mark.parametrize("route", ["home", "messages", "message", "instances", "instance"])
+@pytest.mark.parametrize("route", ["home", "messages", "message", "instances", "instance", "keys", "new_key"])
 def test_runs_nothing_but_its_own_files(message: Message, route: str) -> None:
     response = member(message.tenant).get(_url(route))
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from threading import Barrier
+from uuid import uuid4
 
 import pytest
+from django.db import connection
 
 from accounts import keys
-from accounts.models import ApiKey, Project, Scope
+from accounts.models import ApiKey, KeyState, Project, Scope
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -141,3 +145,78 @@ def test_notes_its_use_once_a_minute(project: Project, now: datetime) -> None:
     assert used_at(now) == now
     assert used_at(now + timedelta(seconds=59)) == now
     assert used_at(now + timedelta(seconds=61)) == now + timedelta(seconds=61)
+
+
+def test_issues_one_key_for_one_form(project: Project, now: datetime) -> None:
+    once = uuid4()
+    keys.issue(project=project, name="loja", environment="live", now=now, once=once)
+    with pytest.raises(keys.IssuedBefore):
+        keys.issue(project=project, name="loja", environment="live", now=now, once=once)
+    assert ApiKey.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_issues_one_key_for_a_form_that_is_sent_four_times_at_once(project: Project, now: datetime) -> None:
+    once, start = uuid4(), Barrier(4)
+
+    def send(_number: int) -> bool:
+        connection.ensure_connection()
+        start.wait(timeout=10)
+        try:
+            keys.issue(project=project, name="loja", environment="live", now=now, once=once)
+        except keys.IssuedBefore:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    with ThreadPoolExecutor(4) as senders:
+        assert sorted(senders.map(send, range(4))) == [False, False, False, True]
+    assert ApiKey.objects.count() == 1
+
+
+def _expired(key: ApiKey, now: datetime) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=now)
+
+
+def _rotated(key: ApiKey, now: datetime) -> None:
+    keys.rotate(key, overlap=SOON, now=now)
+
+
+def _revoked(key: ApiKey, now: datetime) -> None:
+    keys.revoke(key, now=now)
+
+
+def _revoked_late(key: ApiKey, now: datetime) -> None:
+    _expired(key, now)
+    keys.revoke(key, now=now + SOON)
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (lambda key, now: None, KeyState.ACTIVE),
+        (_rotated, KeyState.ENDING),
+        (_revoked, KeyState.REVOKED),
+        (_expired, KeyState.EXPIRED),
+        (_revoked_late, KeyState.EXPIRED),
+    ],
+)
+def test_tells_the_state_of_a_key(
+    project: Project, now: datetime, change: Callable[[ApiKey, datetime], None], state: KeyState
+) -> None:
+    key, raw = factories.make_key(project)
+    change(key, now)
+    key.refresh_from_db()
+
+    assert keys.state(key, now=now) == state
+    assert works(raw, now) == (state in {KeyState.ACTIVE, KeyState.ENDING})
+
+
+def test_tells_that_a_rotated_key_was_revoked_in_the_end(project: Project, now: datetime) -> None:
+    key, _raw = factories.make_key(project)
+    keys.rotate(key, overlap=SOON, now=now)
+    key.refresh_from_db()
+
+    assert keys.ends_at(key) == now + SOON
+    assert keys.state(key, now=now + SOON) == KeyState.REVOKED

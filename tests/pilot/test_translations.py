@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gettext
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from django.db.models import TextChoices
 from django.utils import translation
 from django.utils.translation import trans_real
 
-from accounts.models import Role, Scope
+from accounts.models import KeyState, Role, Scope
 from instances.models import InstanceStatus
 from messaging.models import Category, FailureCode, Status
 from pilot.management.commands.compile_translations import compile_catalogue
@@ -53,6 +54,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalogue as bin/test leaves it, whatever was loaded before."""
     compile_catalogue(SOURCE)
     monkeypatch.setattr(trans_real, "_translations", {})
+    monkeypatch.setattr(gettext, "_translations", {})
 
 
 @pytest.mark.usefixtures("compiled")
@@ -67,7 +69,7 @@ def test_knows_every_text_that_templates_ask_for() -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("choices", [Status, FailureCode, InstanceStatus, Role, Scope, Category])
+@pytest.mark.parametrize("choices", [Status, FailureCode, InstanceStatus, KeyState, Role, Scope, Category])
 def test_speaks_portuguese(choices: type[TextChoices]) -> None:
     with translation.override("en"):
         english = [str(choice.label) for choice in choices]
