@@ -113,6 +113,19 @@ def _page(model: type[Model], page: str, *args: Any) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
 
 
+@pytest.mark.parametrize("page", ["changelist", "change", "history"])
+def test_shows_nothing_of_a_raw_key_but_its_prefix(staff: Client, page: str) -> None:
+    key, raw = factories.make_key()
+
+    url = _page(ApiKey, page) if page == "changelist" else _page(ApiKey, page, key.pk)
+    shown = staff.get(url, follow=True).content.decode()
+
+    assert key.prefix in shown
+    assert "digest" not in shown.lower()
+    assert key.digest not in shown
+    assert raw not in shown
+
+
 def test_has_a_page_for_every_model_of_ours() -> None:
     ours = {model for model in apps.get_models() if model._meta.app_label in OURS}
 
