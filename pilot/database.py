@@ -30,7 +30,8 @@ def settings_from_url(url: str, *, pool_size: int, statement_timeout_ms: int) ->
         "HOST": parts.hostname or "",
         "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,
+        # A check would cost a round trip for every request. A connection that broke fails one request, with 503.
+        "CONN_HEALTH_CHECKS": False,
         "OPTIONS": dict(parse_qsl(parts.query))
         | {
             "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10},

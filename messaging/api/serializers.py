@@ -228,8 +228,9 @@ class MessageSerializer(serializers.Serializer[Any]):
     position = serializers.SerializerMethodField(
         help_text="Its place in the instance's queue, 1 is next; null in lists and once it is not queued."
     )
-    expected_at = serializers.SerializerMethodField(
-        help_text="When it should go out; null while nobody can know. In lists, as forecast when it was accepted."
+    expected_at = InstantField(
+        allow_null=True,
+        help_text="When it should go out; null while nobody can know. In lists, as forecast when it was accepted.",
     )
     why = serializers.SerializerMethodField(
         help_text="One sentence on why it has not gone out yet; null when it has, or never will."
@@ -246,21 +247,26 @@ class MessageSerializer(serializers.Serializer[Any]):
         return {"code": message.failure_code, "message": str(sentence), "detail": message.failure_detail}
 
     def get_position(self, message: Message) -> int | None:
-        forecast = self._forecast()
-        return forecast.position if forecast else None
-
-    @extend_schema_field(InstantField(allow_null=True))
-    def get_expected_at(self, message: Message) -> str | None:
-        forecast = self._forecast()
-        expected_at = forecast.expected_at if forecast else message.expected_at
-        return InstantField().to_representation(expected_at) if expected_at else None
-
-    def _forecast(self) -> Forecast | None:
-        return self.context.get("forecast")
+        return None  # only a forecast knows it, see shown()
 
     def get_why(self, message: Message) -> str | None:
         instance = message.instance
         return explain(message, instance=instance, lane=instance.lane, now=timezone.now()) or None
+
+
+# Made once: each instance of a serializer copies all its fields, which costs more than using them. They keep no state.
+SUBMISSION = SubmissionSerializer()
+MESSAGE = MessageSerializer()
+
+
+def shown(message: Message, forecast: Forecast | None = None) -> dict[str, Any]:
+    """A message as the API shows it, with its forecast where there is one."""
+    fields: dict[str, Any] = MESSAGE.to_representation(message)
+    if forecast:
+        expected_at = MESSAGE.fields["expected_at"]
+        fields["position"] = forecast.position
+        fields["expected_at"] = forecast.expected_at and expected_at.to_representation(forecast.expected_at)
+    return fields
 
 
 class MessageFilter(PageFilter):

@@ -22,12 +22,14 @@ from messaging import forecasting, numbers
 from messaging.accepting import Idempotency, Submission, submit
 from messaging.api.serializers import (
     OWN_CONTENT,
+    SUBMISSION,
     EventSerializer,
     MessageFilter,
     MessagePageSerializer,
     MessageSerializer,
     SubmissionSerializer,
     TimelineSerializer,
+    shown,
 )
 from messaging.forecasting import Forecast
 from messaging.models import Message, MessageEvent, Status
@@ -56,11 +58,9 @@ class MessagesView(ApiView):
         responses={202: MessageSerializer} | refusals(400, 403, 409, 413, 415, 422),
     )
     def post(self, request: Request) -> Response:
-        form = SubmissionSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
         accepted = submit(
             key=key_of(request),
-            submission=_submission(form.validated_data),
+            submission=_submission(SUBMISSION.run_validation(request.data)),
             idempotency=_idempotency(request),
             now=timezone.now(),
         )
@@ -68,8 +68,7 @@ class MessagesView(ApiView):
         if accepted.replayed:
             headers["Idempotent-Replayed"] = "true"
         forecast = accepted.forecast or _forecast(accepted.message)
-        answer = MessageSerializer(accepted.message, context={"forecast": forecast})
-        return Response(answer.data, status=202, headers=headers)
+        return Response(shown(accepted.message, forecast), status=202, headers=headers)
 
     @extend_schema(
         operation_id="list_messages",
@@ -90,7 +89,7 @@ class MessagesView(ApiView):
         more = len(page) > limit
         return Response(
             {
-                "messages": MessageSerializer(page[:limit], many=True).data,
+                "messages": [shown(message) for message in page[:limit]],
                 "next_cursor": cursor_of(page[limit - 1].pk) if more else None,
             }
         )
@@ -108,7 +107,7 @@ class MessageView(ApiView):
         message = messages_of(key_of(request)).filter(pk=message_id).first()
         if message is None:
             raise Http404
-        return Response(MessageSerializer(message, context={"forecast": _forecast(message)}).data)
+        return Response(shown(message, _forecast(message)))
 
 
 class MessageEventsView(ApiView):
