@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from accounts.models import Project
@@ -13,14 +12,8 @@ from instances.models import Instance, InstanceStatus, Lane
 from pilot import sql
 from pilot.errors import PilotError
 
-
-def _columns(model: type[Model], *wanted: str) -> list[str]:
-    """In the model's own order, as Model.from_db() takes them."""
-    return [field.column for field in model._meta.concrete_fields if field.column in wanted]
-
-
 # Without the credentials: accepting a message need not decrypt them.
-INSTANCE = _columns(
+INSTANCE = sql.columns(
     Instance,
     *(
         "id",
@@ -34,7 +27,7 @@ INSTANCE = _columns(
     ),
     *("urgent_gap_seconds", "daily_cap", "warm_up_from"),
 )
-LANE = _columns(
+LANE = sql.columns(
     Lane, *("instance_id", "in_flight", "next_send_at", "next_urgent_at", "sent_on", "sent_count")
 )
 

@@ -19,6 +19,7 @@ from messaging.models import Message, Status, Template
 LOOKS_BACK = timedelta(days=30)
 ENVIRONMENTS = [(side.value, side.label) for side in (Environment.LIVE, Environment.TEST)]
 FURTHER = ("template", "instance", "since", "until")
+LAST_DAY = date(9998, 12, 31)  # the calendar ends a year later
 DIGITS = re.compile(r"[\d\s().+-]{4,}")
 
 
@@ -82,7 +83,7 @@ class MessageFilter(forms.Form):
         if "since" in given:
             rows = rows.filter(created_at__gte=midnight(given["since"]))
         if "until" in given:
-            rows = rows.filter(created_at__lt=midnight(given["until"] + timedelta(days=1)))
+            rows = rows.filter(created_at__lt=midnight(min(given["until"], LAST_DAY) + timedelta(days=1)))
         return self._search(rows, given.get("q", ""))
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 from django.db import connection
+from django.db.models import Model
 
 
 def fetch(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -24,6 +25,12 @@ def execute(statement: str, values: Sequence[Any] = ()) -> int:
     """Runs a statement that gives no rows. Returns how many it touched. Raises Django's database errors."""
     with _cursor() as cursor, connection.wrap_database_errors:
         return cursor.execute(statement, values, prepare=True).rowcount
+
+
+def columns(model: type[Model], *wanted: str) -> list[str]:
+    """Column names of a model, all or those wanted, in the order in which Model.from_db() takes their values."""
+    names = [field.column for field in model._meta.concrete_fields if field.column]
+    return [name for name in names if not wanted or name in wanted]
 
 
 def _cursor() -> psycopg.Cursor[tuple[Any, ...]]:

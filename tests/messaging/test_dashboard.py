@@ -351,3 +351,9 @@ def test_names_the_instances_that_do_not_send(browser: Client, project: Project,
     assert "No phone is linked to it." in page
     assert "apagada" not in page
     assert "vendas" not in page
+
+
+@pytest.mark.parametrize("day", ["9999-12-31", "0001-01-01"])
+def test_takes_the_first_and_the_last_day_of_the_calendar(browser: Client, day: str) -> None:
+    for name in ("since", "until"):
+        assert browser.get("/messages", {name: day}).status_code == 200
