@@ -165,8 +165,9 @@ def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
 
 
 def _take_unconfirmed(now: datetime) -> list[Message]:
+    values: dict[str, Any] = {"now": now, "grace": GRACE, "limit": LOOKED_UP_AT_ONCE}
     with connection.cursor() as cursor:
-        cursor.execute(_UNCONFIRMED, {"now": now, "grace": GRACE, "limit": LOOKED_UP_AT_ONCE})
+        cursor.execute(_UNCONFIRMED, values)
         ids = [row[0] for row in cursor.fetchall()]
     return list(Message.objects.filter(pk__in=ids).select_related("instance"))
 
