@@ -215,8 +215,8 @@ def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
         lanes = _lock_lanes(instance_ids)
         passing = _pass_lanes(lanes, now)
         picked = _pick(passing)
-        _give_back_probes(passing, picked)
         passed = _refuse_or_pass(picked, now)
+        _give_back_probes(passing, passed)
         taken = [_Taken.of(message, passing[message.instance_id][0], now) for message in passed]
         claims = [_claim(each, now) for each in taken]
         status.move(*(_to_sending(claim, now) for claim in claims))
@@ -258,8 +258,9 @@ def _takes_probe(lane: _Lane, now: datetime) -> bool:
     return lane.server_id is not None and breaking.take_probe(lane.server_id, now=now)
 
 
-def _give_back_probes(passing: Mapping[int, tuple[_Lane, bool]], picked: Sequence[_Picked]) -> None:
-    used = {message.instance_id for message in picked}
+def _give_back_probes(passing: Mapping[int, tuple[_Lane, bool]], passed: Sequence[_Picked]) -> None:
+    """A probe that sends nothing, because there was nothing or it was refused, would hold its server for nothing."""
+    used = {message.instance_id for message in passed}
     for instance_id, (lane, _only_urgent) in passing.items():
         if lane.half_open() and lane.server_id is not None and instance_id not in used:
             breaking.give_back_probe(lane.server_id)

@@ -100,9 +100,11 @@ def _note_endpoints(settlements: Sequence[Settlement], now: datetime) -> None:
     answered, failed = set(), []
     for settlement in settlements:
         server_id, result = settlement.claim.server_id, settlement.result
-        if server_id is None or isinstance(result, Refusal):
+        if server_id is None:
             continue
-        if isinstance(result, ProviderError) and result.code in breaking.ENDPOINT_FAILURES:
+        if isinstance(result, Refusal):
+            breaking.give_back_probe(server_id)  # nobody asked the endpoint
+        elif isinstance(result, ProviderError) and result.code in breaking.ENDPOINT_FAILURES:
             failed.append(server_id)
         else:
             answered.add(server_id)

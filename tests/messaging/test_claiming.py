@@ -347,6 +347,16 @@ def test_a_probe_with_nothing_to_send_is_given_back(tripped: Instance) -> None:
     assert len(claim([tripped.pk], now=half_open)) == 1
 
 
+def test_a_probe_whose_message_is_refused_is_given_back(tripped: Instance) -> None:
+    half_open = NOW + breaking.SHORTEST_OPEN
+    make_message(instance=tripped, deliver_until=half_open)
+    assert claim([tripped.pk], now=half_open) == []
+
+    make_message(instance=tripped)
+
+    assert len(claim([tripped.pk], now=half_open)) == 1
+
+
 def test_each_failed_probe_keeps_the_breaker_open_longer(tripped: Instance) -> None:
     later = NOW + timedelta(minutes=1)
 

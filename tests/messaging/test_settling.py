@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from instances import breaking
 from instances.models import InstanceStatus, Lane
 from instances.providers.base import Outcome, ProviderError, Receipt
 from messaging import gates, settling
@@ -193,3 +194,16 @@ def test_five_failures_of_the_endpoint_in_a_row_open_its_breaker(code: str, open
     later = make_message(instance=instance)
 
     assert (claim([later.instance_id], now=NOW) == []) is opens
+
+
+def test_a_probe_that_was_refused_before_the_call_is_given_back() -> None:
+    instance = make_instance(concurrency=2)
+    breaking.note(answered=[], failed=[instance.server_id] * breaking.OPENS_AFTER, now=NOW)
+    half_open = NOW + breaking.SHORTEST_OPEN
+    make_message(instance=instance)
+    (probe,) = claim([instance.pk], now=half_open)
+
+    settle(probe, gates.Refusal("deadline", "expired"))
+
+    make_message(instance=instance)
+    assert len(claim([instance.pk], now=half_open)) == 1
