@@ -1,15 +1,18 @@
 """The circuit breaker of a provider's endpoint: opens after failures in a row, half-opens with one probe.
 
-Only failures of the endpoint count (it cannot be reached, it does not answer), not those of one instance or message.
-Any answer closes the breaker. All processes see the same rows; the happy path costs one statement that finds nothing.
+What counts is whether the endpoint can be reached and answers. An answer, even a bad one, closes the breaker. That it
+does not answer one instance may be that instance's trouble, so silence counts once for each instance that meets it; a
+refused connection counts always. All processes see the same rows, and the happy path costs one look that finds nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from django.db import connection
+from django.db import transaction
 from django.db.models import Q
 
 from instances.models import Breaker
@@ -20,23 +23,36 @@ SHORTEST_OPEN = timedelta(seconds=15)
 LONGEST_OPEN = timedelta(minutes=5)
 # Longer than any call, so that a probe whose process died is replaced and one that lives is not.
 PROBE = timedelta(seconds=60)
+REMEMBERED_SECONDS = 1.0
 
-ENDPOINT_FAILURES = frozenset({UNREACHABLE, NO_ANSWER, AMBIGUOUS})
+FAILURES = frozenset({UNREACHABLE, NO_ANSWER})
+# Neither an answer nor a failure of the endpoint: a gateway's word, one instance's time-out, a bug of ours.
+PROVES_NOTHING = frozenset({AMBIGUOUS, "internal"})
 
-# Opens for 15 s, doubled with every further failure, five minutes at most.
-_FAIL = """
-UPDATE instances_breaker SET failures = least(now_failed, 1000), probe_until = NULL,
-    open_until = CASE WHEN now_failed >= %(threshold)s THEN %(now)s + interval '1 second' * least(
-        %(shortest)s * power(2, least(now_failed - %(threshold)s, 10)), %(longest)s) END
-FROM (SELECT b.server_id AS id, b.failures + f.count AS now_failed
-      FROM unnest(%(ids)s::bigint[], %(counts)s::int[]) AS f (server_id, count)
-      JOIN instances_breaker b USING (server_id) ORDER BY b.server_id FOR UPDATE OF b) AS counted
-WHERE server_id = counted.id
-"""
+
+class Failure(NamedTuple):
+    """One call that the endpoint did not answer."""
+
+    server_id: int
+    instance_id: int
+    code: str
+
+
+def is_failure(code: str) -> bool:
+    """Whether a ProviderError's code says that the endpoint failed."""
+    return code in FAILURES
+
+
+def is_answer(code: str) -> bool:
+    """Whether a ProviderError's code says that the endpoint works, whatever it answered."""
+    return code not in FAILURES | PROVES_NOTHING
 
 
 def take_probe(server_id: int, *, now: datetime) -> bool:
-    """Takes the one probe of a half-open breaker. False when somebody else has it."""
+    """Takes the one probe of a half-open breaker. False when somebody else has it.
+
+    Whoever takes several does so in the order of their server ids, so that two cannot deadlock.
+    """
     free = Q(probe_until=None) | Q(probe_until__lte=now)
     half_open = Breaker.objects.filter(free, pk=server_id, open_until__lte=now)
     return half_open.update(probe_until=now + PROBE) == 1
@@ -47,34 +63,59 @@ def give_back_probe(server_id: int) -> None:
     Breaker.objects.filter(pk=server_id).update(probe_until=None)
 
 
-def note(*, answered: Collection[int], failed: Iterable[int], now: datetime) -> None:
-    """Takes in what calls showed: server ids that answered, and one id for each failure of an endpoint.
+def open_until(server_id: int | None) -> datetime | None:
+    """Until when the breaker is open, as it was at most a second ago. For forecasts and screens."""
+    until, value = _remembered.get(server_id, (0.0, None))
+    if server_id is None or time.monotonic() < until:
+        return value
+    value = Breaker.objects.filter(pk=server_id).values_list("open_until", flat=True).first()
+    _remembered[server_id] = (time.monotonic() + REMEMBERED_SECONDS, value)
+    return value
 
-    An endpoint that did both in one batch answered.
-    """
-    troubled = Q(failures__gt=0) | Q(open_until__isnull=False)
+
+_remembered: dict[int | None, tuple[float, datetime | None]] = {}
+
+
+def note(*, answered: Collection[int], failures: Sequence[Failure], now: datetime) -> None:
+    """Takes in what calls showed. A server that did both in one batch answered."""
     if answered:
-        closed = {"failures": 0, "open_until": None, "probe_until": None}
-        Breaker.objects.filter(troubled, pk__in=answered).update(**closed)
-    counts: dict[int, int] = {}
-    for server_id in failed:
-        if server_id not in answered:
-            counts[server_id] = counts.get(server_id, 0) + 1
-    if counts:
-        _fail(counts, now)
+        _close(answered)
+    silent = [failure for failure in failures if failure.server_id not in answered]
+    if silent:
+        _count(silent, now)
 
 
-def _fail(counts: dict[int, int], now: datetime) -> None:
-    Breaker.objects.bulk_create([Breaker(server_id=key) for key in sorted(counts)], ignore_conflicts=True)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _FAIL,
-            {
-                "ids": list(counts),
-                "counts": list(counts.values()),
-                "threshold": OPENS_AFTER,
-                "shortest": SHORTEST_OPEN.total_seconds(),
-                "longest": LONGEST_OPEN.total_seconds(),
-                "now": now,
-            },
-        )
+def _close(server_ids: Collection[int]) -> None:
+    troubled = Breaker.objects.filter(Q(failures__gt=0) | Q(open_until__isnull=False), pk__in=server_ids)
+    with transaction.atomic():
+        locked = [breaker.pk for breaker in troubled.select_for_update().order_by("pk")]
+        if locked:
+            closed = {"failures": 0, "open_until": None, "probe_until": None, "last_silent": None}
+            Breaker.objects.filter(pk__in=locked).update(**closed)
+
+
+def _count(failures: Sequence[Failure], now: datetime) -> None:
+    server_ids = sorted({failure.server_id for failure in failures})
+    Breaker.objects.bulk_create([Breaker(server_id=key) for key in server_ids], ignore_conflicts=True)
+    with transaction.atomic():
+        for breaker in Breaker.objects.select_for_update().filter(pk__in=server_ids).order_by("pk"):
+            for failure in failures:
+                if failure.server_id == breaker.pk:
+                    _take_in(breaker, failure)
+            breaker.open_until = _until(breaker.failures, now)
+            breaker.probe_until = None
+            breaker.save(update_fields=["failures", "open_until", "probe_until", "last_silent"])
+
+
+def _take_in(breaker: Breaker, failure: Failure) -> None:
+    silence = failure.code == NO_ANSWER
+    if silence and breaker.last_silent == failure.instance_id and breaker.open_until is None:
+        return
+    breaker.failures += 1
+    breaker.last_silent = failure.instance_id if silence else None
+
+
+def _until(failures: int, now: datetime) -> datetime | None:
+    """15 s from the fifth failure in a row on, doubled with every further one, five minutes at most."""
+    beyond = failures - OPENS_AFTER
+    return now + min(SHORTEST_OPEN * 2 ** min(beyond, 10), LONGEST_OPEN) if beyond >= 0 else None

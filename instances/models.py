@@ -133,13 +133,17 @@ class Instance(models.Model):
 class Lane(models.Model):
     """The narrow hot row of an instance: what is in flight and when the next send may start.
 
-    Apart from Instance, because it changes at every send. Only messaging/claiming.py and settling.py write it.
+    Apart from Instance, because it changes at every send. Written by messaging/claiming.py and settling.py.
     """
 
     instance = models.OneToOneField(Instance, models.CASCADE, primary_key=True, related_name="lane")
     in_flight = models.SmallIntegerField(default=0)
     next_send_at = models.DateTimeField(default=timezone.now)
     next_urgent_at = models.DateTimeField(default=timezone.now)
+    held_by = models.CharField(
+        max_length=20, blank=True
+    )  # the gate that is closed now, beside pace and concurrency
+    held_until = models.DateTimeField(null=True)
     turn = models.FloatField(default=0)  # the fair queue's clock, see messaging.models.ProjectTurn
     sent_on = models.DateField(null=True)
     sent_count = models.PositiveIntegerField(default=0)  # on that day of the tenant's calendar
@@ -158,6 +162,7 @@ class Breaker(models.Model):
     failures = models.PositiveIntegerField(_("failures in a row"), default=0)
     open_until = models.DateTimeField(_("open until"), null=True, blank=True)
     probe_until = models.DateTimeField(_("probing until"), null=True, blank=True)
+    last_silent = models.BigIntegerField(null=True, editable=False)  # the instance that met the last silence
 
     class Meta:
         verbose_name = _("circuit breaker")

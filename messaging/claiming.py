@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
+import structlog
 from django.conf import settings
 from django.db import connection, transaction
 from psycopg.types.json import Jsonb
@@ -26,12 +27,15 @@ from instances.models import Lane
 from instances.providers.base import Account, OutboundMessage
 from messaging import gates, status
 from messaging.gates import Hold, LaneState, Refusal
-from messaging.models import Status
+from messaging.models import FailureCode, Status
 from messaging.outbound import outbound
 from messaging.status import Move
 from pilot import sql
 
+log = structlog.get_logger(__name__)
+
 HELD_AT_ONCE = 200
+REFUSED_AT_ONCE = 100
 RESTS = timedelta(minutes=5)
 
 
@@ -45,16 +49,18 @@ class Claim:
     instance_id: int
     server_id: int | None
     lease_token: UUID
+    claimed_at: datetime
     attempt: int
     deliver_until: datetime
     typing_ms: int
     expected_at: datetime | None  # the forecast when it was accepted
+    probe: bool  # whether it goes through a half-open breaker
     more: bool  # whether the lane may take another message at once
 
 
 _LANES = """
-SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.turn, lane.sent_on,
-       lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds, i.pace_most_seconds,
+SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.held_by, lane.turn,
+       lane.sent_on, lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds, i.pace_most_seconds,
        i.urgent_gap_seconds, i.daily_cap, i.warm_up_from, i.typing_ms, i.provider, i.server_id, t.time_zone,
        b.open_until, b.probe_until
 FROM instances_lane lane
@@ -119,6 +125,7 @@ ON CONFLICT (instance_id, project_id) DO UPDATE SET turn = excluded.turn
 _OCCUPY = """
 UPDATE instances_lane lane SET in_flight = lane.in_flight + 1, next_send_at = taken.next_send_at,
        next_urgent_at = taken.next_urgent_at, turn = taken.turn, sent_on = taken.sent_on,
+       held_by = '', held_until = NULL,
        sent_count = CASE WHEN lane.sent_on = taken.sent_on THEN lane.sent_count ELSE 0 END + 1
 FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::date[])
      AS taken (instance_id, next_send_at, next_urgent_at, turn, sent_on)
@@ -134,6 +141,7 @@ class _Lane:
     in_flight: int
     next_send_at: datetime
     next_urgent_at: datetime
+    held_by: str
     turn: float
     sent_on: date | None
     sent_count: int
@@ -159,6 +167,7 @@ class _Lane:
         )
 
     def half_open(self) -> bool:
+        """Whether a send needs the breaker's probe; asked only of lanes whose gates are open."""
         return self.breaker_open_until is not None
 
 
@@ -209,17 +218,14 @@ class _Taken:
 def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
     """Takes at most one due message for each of `instance_ids` and makes it `sending`, under a fresh lease.
 
-    Messages that a gate refuses become `failed` on the way; holds are told in the timeline, once per reason.
+    Messages that a gate refuses become `failed` on the way; holds are told in the timeline, once per reason. What
+    cannot be claimed because of a row that makes no sense is set aside, so that it never keeps others from it.
     """
     with transaction.atomic():
-        lanes = _lock_lanes(instance_ids)
-        passing = _pass_lanes(lanes, now)
-        picked = _pick(passing)
-        passed = _refuse_or_pass(picked, now)
-        _give_back_probes(passing, passed)
-        taken = [_Taken.of(message, passing[message.instance_id][0], now) for message in passed]
-        claims = [_claim(each, now) for each in taken]
-        status.move(*(_to_sending(claim, now) for claim in claims))
+        passing = _pass_lanes(_lock_lanes(instance_ids), now)
+        taken, claims = _take(passing, now)
+        _give_back_probes(passing, claims)
+        status.move(*(_to_sending(claim) for claim in claims))
         _occupy(taken)
     return claims
 
@@ -230,69 +236,85 @@ def _lock_lanes(instance_ids: Iterable[int]) -> list[_Lane]:
 
 # --- lanes ------------------------------------------------------------------------------------------------
 
+Passing = Mapping[
+    int, tuple[_Lane, bool]
+]  # by instance: the lane, and whether only an urgent message may pass
 
-def _pass_lanes(lanes: Sequence[_Lane], now: datetime) -> dict[int, tuple[_Lane, bool]]:
-    """The lanes whose gates are open, by instance, each with whether only an urgent message may pass."""
-    passing: dict[int, tuple[_Lane, bool]] = {}
-    for lane in lanes:
-        hold = lane.gate(now=now, urgent=False)
-        only_urgent = hold is not None and lane.gate(now=now, urgent=True) is None
-        if hold is None or only_urgent:
-            if lane.half_open() and not _takes_probe(lane, now):
-                continue
-            passing[lane.instance_id] = (lane, only_urgent)
+
+def _pass_lanes(lanes: Sequence[_Lane], now: datetime) -> Passing:
+    """The lanes whose gates are open. Probes are taken in the order of servers, so that two claims cannot deadlock."""
+    passing = {}
+    for lane in sorted(lanes, key=lambda lane: (lane.server_id or 0, lane.instance_id)):
+        try:
+            hold, only_urgent = _gate(lane, now)
+        except Exception:
+            log.exception("claim.lane_unusable", instance_id=lane.instance_id)
+            _rest(lane, now + RESTS)
+            continue
         if hold is not None:
-            _note_hold(lane.instance_id, hold, now)
-            _rest(lane, hold, now)
+            _note_hold(lane, hold, now)
+        if (hold is None or only_urgent) and (not lane.half_open() or _takes_probe(lane, now)):
+            passing[lane.instance_id] = (lane, only_urgent)
     return passing
 
 
-def _rest(lane: _Lane, hold: Hold, now: datetime) -> None:
-    """Spares a lane that used up its day the pulse of every second; five minutes, because a cap may be raised."""
-    if hold.gate == "daily_cap" and hold.until is not None:
-        until = min(hold.until, now + RESTS)
-        Lane.objects.filter(pk=lane.instance_id).update(next_send_at=until, next_urgent_at=until)
+def _gate(lane: _Lane, now: datetime) -> tuple[Hold | None, bool]:
+    hold = lane.gate(now=now, urgent=False)
+    return hold, hold is not None and lane.gate(now=now, urgent=True) is None
 
 
 def _takes_probe(lane: _Lane, now: datetime) -> bool:
     return lane.server_id is not None and breaking.take_probe(lane.server_id, now=now)
 
 
-def _give_back_probes(passing: Mapping[int, tuple[_Lane, bool]], passed: Sequence[_Picked]) -> None:
+def _give_back_probes(passing: Passing, claims: Sequence[Claim]) -> None:
     """A probe that sends nothing, because there was nothing or it was refused, would hold its server for nothing."""
-    used = {message.instance_id for message in passed}
+    used = {claim.instance_id for claim in claims}
     for instance_id, (lane, _only_urgent) in passing.items():
         if lane.half_open() and lane.server_id is not None and instance_id not in used:
             breaking.give_back_probe(lane.server_id)
 
 
-# Once per reason, not once per try: `held_by` remembers what the timeline already says. A gate of the whole instance
-# is told to those who wait longest; pace and concurrency are the queue's normal course, told to its head only.
+def _rest(lane: _Lane, until: datetime) -> None:
+    """Spares a lane the pulse of every second."""
+    Lane.objects.filter(pk=lane.instance_id).update(next_send_at=until, next_urgent_at=until)
+
+
+# --- holds ------------------------------------------------------------------------------------------------
+
+# A gate of the whole instance is told to those who wait, when it closes; pace and concurrency are the queue's normal
+# course, and `why` says so. `held_by` on the lane is the gate that is closed now, on a message what it was told.
+TOLD = frozenset({"instance", "breaker", "daily_cap"})
+
 _HOLD = """
 WITH held AS (
     UPDATE messaging_message SET held_by = %(gate)s WHERE id IN (
         SELECT id FROM messaging_message
-        WHERE instance_id = %(instance)s AND status = 'queued' AND next_attempt_at IS NULL AND held_by <> %(gate)s
+        WHERE instance_id = %(instance)s AND status = 'queued' AND next_attempt_at IS NULL
         ORDER BY urgent DESC, project_id, deliver_until, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+      AND held_by <> %(gate)s
     RETURNING id, tenant_id
 )
 INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
 SELECT id, tenant_id, 'held', %(detail)s, %(now)s, true FROM held
 """
-_TOLD = {"instance": HELD_AT_ONCE, "breaker": HELD_AT_ONCE, "daily_cap": HELD_AT_ONCE}
 
 
-def _note_hold(instance_id: int, hold: Hold, now: datetime) -> None:
-    """Tells waiting messages, in their timeline, that their instance holds them, until when and why."""
-    if hold.gate not in _TOLD:
+def _note_hold(lane: _Lane, hold: Hold, now: datetime) -> None:
+    """Keeps the closed gate on the lane and tells those who wait, in their timeline, until when and why."""
+    if hold.gate not in TOLD:
         return
-    until = hold.until.isoformat() if hold.until else None
-    detail = Jsonb({"gate": hold.gate, "reason": hold.reason} | ({"until": until} if until else {}))
+    if hold.gate == "daily_cap" and hold.until is not None:
+        _rest(lane, min(hold.until, now + RESTS))  # not until midnight: a cap may be raised
+    if lane.held_by == hold.gate:
+        return
+    Lane.objects.filter(pk=lane.instance_id).update(held_by=hold.gate, held_until=hold.until)
+    until = {"until": hold.until.isoformat()} if hold.until else {}
     values: dict[str, Any] = {
         "gate": hold.gate,
-        "instance": instance_id,
-        "limit": _TOLD[hold.gate],
-        "detail": detail,
+        "instance": lane.instance_id,
+        "limit": HELD_AT_ONCE,
+        "detail": Jsonb({"gate": hold.gate, "reason": hold.reason} | until),
         "now": now,
     }
     with connection.cursor() as cursor:
@@ -302,7 +324,26 @@ def _note_hold(instance_id: int, hold: Hold, now: datetime) -> None:
 # --- messages ---------------------------------------------------------------------------------------------
 
 
-def _pick(passing: Mapping[int, tuple[_Lane, bool]]) -> list[_Picked]:
+def _take(passing: Passing, now: datetime) -> tuple[list[_Taken], list[Claim]]:
+    """One message for each lane. A refused head must not cost its queue a turn, so its lane picks again."""
+    taken: list[_Taken] = []
+    claims: list[Claim] = []
+    for _round in range(REFUSED_AT_ONCE):
+        picked = _pick(passing)
+        refused_lanes = {}
+        for message in picked:
+            lane, only_urgent = passing[message.instance_id]
+            if not _refused(message, now):
+                _try_to_take(message, lane, now, taken, claims)
+            else:
+                refused_lanes[message.instance_id] = (lane, only_urgent)
+        passing = refused_lanes
+        if not passing:
+            break
+    return taken, claims
+
+
+def _pick(passing: Passing) -> list[_Picked]:
     if not passing:
         return []
     lanes = list(passing.values())
@@ -310,57 +351,72 @@ def _pick(passing: Mapping[int, tuple[_Lane, bool]]) -> list[_Picked]:
     return [_Picked(*row) for row in sql.fetch(_PICK, values)]
 
 
-def _refuse_or_pass(picked: Sequence[_Picked], now: datetime) -> list[_Picked]:
-    verdicts = [
-        gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
-        for message in picked
-    ]
-    pairs = list(zip(picked, verdicts, strict=True))
-    status.move(*(refused(message.id, verdict, now=now) for message, verdict in pairs if verdict))
-    return [message for message, verdict in pairs if verdict is None]
+def _refused(message: _Picked, now: datetime) -> bool:
+    refusal = gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
+    if refusal:
+        status.move(refused(message.id, refusal, now=now))
+    return refusal is not None
 
 
-def refused(message_id: str, refusal: Refusal, *, now: datetime, lease_token: UUID | None = None) -> Move:
+def refused(message_id: str, refusal: Refusal, *, now: datetime) -> Move:
     """What a refusal does to its message."""
     return Move(
         message_id=message_id,
         to=Status.FAILED,
         at=now,
-        lease_token=lease_token,
         only_from=status.WAITING,
         failure_code=refusal.code,
         detail={"gate": refusal.gate, "code": refusal.code},
     )
 
 
-def _claim(taken: _Taken, now: datetime) -> Claim:
+def _try_to_take(
+    picked: _Picked, lane: _Lane, now: datetime, taken: list[_Taken], claims: list[Claim]
+) -> None:
+    try:
+        message = outbound(
+            id=picked.id, to=picked.to, recipient_id=picked.recipient_id, content=json.loads(picked.content)
+        )
+    except Exception:
+        log.exception("claim.message_unusable", message_id=picked.id)
+        status.move(refused(picked.id, Refusal("content", FailureCode.INVALID_CONTENT), now=now))
+        return
+    try:
+        each = _Taken.of(picked, lane, now)
+        claims.append(_claim(each, message, account_of(picked.instance_id), now))
+        taken.append(each)
+    except Exception:
+        log.exception("claim.instance_unusable", instance_id=picked.instance_id)
+        _rest(lane, now + RESTS)
+
+
+def _claim(taken: _Taken, message: OutboundMessage, account: Account, now: datetime) -> Claim:
     picked, lane = taken.picked, taken.lane
-    message = outbound(
-        id=picked.id, to=picked.to, recipient_id=picked.recipient_id, content=json.loads(picked.content)
-    )
     return Claim(
         message=message,
-        account=account_of(picked.instance_id),
+        account=account,
         provider=lane.provider,
         instance_id=picked.instance_id,
         server_id=lane.server_id,
         lease_token=uuid4(),
+        claimed_at=now,
         attempt=picked.attempts + 1,
         deliver_until=picked.deliver_until,
         # A person waits for an urgent message: no play-acting before it.
         typing_ms=0 if picked.urgent else lane.typing_ms,
         expected_at=picked.expected_at if picked.attempts == 0 else None,
+        probe=lane.half_open(),
         more=taken.more(now),
     )
 
 
-def _to_sending(claim: Claim, now: datetime) -> Move:
+def _to_sending(claim: Claim) -> Move:
     return Move(
         message_id=claim.message.id,
         to=Status.SENDING,
-        at=now,
+        at=claim.claimed_at,
         new_lease=claim.lease_token,
-        lease_until=now + settings.LEASE,
+        lease_until=claim.claimed_at + settings.LEASE,
     )
 
 

@@ -2,8 +2,8 @@
 
     wake(instance) ──► claimer thread ──► event loop: typing, deadline, send ──► settler thread ──► wake(instance)
 
-Three threads, however many instances there are. Claims and settlements are one transaction per batch, so the cost of
-a message falls as traffic grows; the calls of all instances are in flight together on one event loop. Celery's tokens
+Three threads, however many instances there are. Claims and settlements are one transaction per batch, so the cost of a
+message falls as traffic grows; the calls of all instances are in flight together on one event loop. Celery's tokens
 only call `wake()`. Everything here may be lost at any instant: the rows say what is to be done.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import structlog
 from django.conf import settings
@@ -23,11 +23,11 @@ from django.db import close_old_connections, connection
 from django.utils import timezone
 
 from instances.providers import PROVIDERS
-from instances.providers.base import Outcome, ProviderError, Receipt
+from instances.providers.base import MISCONFIGURED, Call, Outcome, ProviderError, Receipt
 from instances.providers.http import AsyncHttp
 from messaging import gates
 from messaging.claiming import Claim, claim
-from messaging.settling import Settlement, settle
+from messaging.settling import AWAY, Settlement, settle
 
 log = structlog.get_logger(__name__)
 
@@ -35,14 +35,21 @@ CLAIMED_AT_ONCE = 50
 SETTLED_AT_ONCE = 100
 FORECASTS_COMPARED = 1000
 RECONNECT_SECONDS = 1.0  # between tries while the database is away
+# A server that hangs may fill its share of the slots, never all of them.
+SERVERS_SHARE = 4
+
+_shared: Dispatcher | None = None
+_sharing = threading.Lock()
 
 
-@cache
 def shared_dispatcher() -> Dispatcher:
     """This process's dispatcher, started at its first use."""
-    dispatcher = Dispatcher(in_flight=settings.SENDS_IN_FLIGHT)
-    dispatcher.start()
-    return dispatcher
+    global _shared
+    with _sharing:
+        if _shared is None:
+            _shared = Dispatcher(in_flight=settings.SENDS_IN_FLIGHT)
+            _shared.start()
+    return _shared
 
 
 class Dispatcher:
@@ -51,10 +58,13 @@ class Dispatcher:
     def __init__(self, *, in_flight: int, clock: Callable[[], datetime] = timezone.now) -> None:
         self._clock = clock
         self._slots = in_flight
-        self._woken: set[int] = set()
+        self._woken: dict[int, None] = {}  # an ordered set: first woken, first served
         self._busy = 0
+        self._server_of: dict[int, int | None] = {}
+        self._busy_on: Counter[int | None] = Counter()
         self._condition = threading.Condition()
         self._stopping = False
+        self._moved_at = time.monotonic()
         self._settled: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
         self._forecast_errors: deque[float] = deque(maxlen=FORECASTS_COMPARED)
         self._loop = asyncio.new_event_loop()
@@ -74,7 +84,7 @@ class Dispatcher:
     def wake(self, *instance_ids: int) -> None:
         """Says that these instances may have due work. Cheap, and may be repeated."""
         with self._condition:
-            self._woken.update(instance_ids)
+            self._woken.update(dict.fromkeys(instance_ids))
             self._condition.notify_all()
 
     def stop(self, *, timeout: float) -> bool:
@@ -94,6 +104,11 @@ class Dispatcher:
         with self._condition:
             return self._condition.wait_for(lambda: not self._woken and self._busy == 0, timeout)
 
+    def stuck_for(self) -> float:
+        """Seconds for which there was something to do and nothing was claimed or settled."""
+        with self._condition:
+            return time.monotonic() - self._moved_at if self._woken or self._busy else 0.0
+
     def forecast_error(self) -> dict[str, float]:
         """How late the last sends were against their forecast, in seconds (negative: early); empty before any."""
         errors = sorted(self._forecast_errors)
@@ -106,47 +121,78 @@ class Dispatcher:
 
     def _run_claimer(self) -> None:
         while (batch := self._next_batch()) is not None:
-            try:
-                claims = claim(batch, now=self._clock())
-            except Exception:
-                log.exception("dispatcher.claim_failed", instances=len(batch))
-                self._pause_after_failure()
-                self._give_back(len(batch), again=batch)
-                continue
+            claims = self._claim(batch)
+            self._note_claims(claims)
             self._give_back(len(batch) - len(claims))
             self.wake(*(each.instance_id for each in claims if each.more))
-            self._compare_forecasts(claims)
             for each in claims:
                 self._loop.call_soon_threadsafe(self._begin, each)
         connection.close()
 
-    def _compare_forecasts(self, claims: list[Claim]) -> None:
+    def _next_batch(self) -> list[int] | None:
+        """Woken instances for the free slots, which they occupy; None when stopping."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._stopping or self._claimable(1))
+            if self._stopping:
+                return None
+            batch = self._claimable(CLAIMED_AT_ONCE)
+            for instance_id in batch:
+                del self._woken[instance_id]
+            self._busy += len(batch)
+            return batch
+
+    def _claimable(self, most: int) -> list[int]:
+        """The first woken instances for which there is room, overall and on their servers."""
+        room = min(self._slots - self._busy, most)
+        share = max(self._slots // SERVERS_SHARE, 1)
+        found: list[int] = []
+        if room <= 0:
+            return found
+        for instance_id in self._woken:
+            if self._busy_on[self._server_of.get(instance_id)] < share:
+                found.append(instance_id)
+                if len(found) == room:
+                    break
+        return found
+
+    def _claim(self, batch: Sequence[int]) -> list[Claim]:
+        """Claims for a batch; for one instance at a time where the batch fails, so that one cannot fail others."""
+        try:
+            return claim(batch, now=self._clock())
+        except AWAY:
+            log.exception("dispatcher.database_away", instances=len(batch))
+            self._pause_after_failure()
+            self.wake(*batch)
+            return []
+        except Exception:
+            log.exception("dispatcher.claim_failed", instances=len(batch))
+        if len(batch) == 1:
+            return []  # the pulse will wake it again
+        return [each for instance_id in batch for each in self._claim([instance_id])]
+
+    def _note_claims(self, claims: Iterable[Claim]) -> None:
         now = self._clock()
+        with self._condition:
+            self._moved_at = time.monotonic()
+            for each in claims:
+                self._server_of[each.instance_id] = each.server_id
+                self._busy_on[each.server_id] += 1
         for each in claims:
             if each.expected_at is not None:
                 self._forecast_errors.append((now - each.expected_at).total_seconds())
 
-    def _next_batch(self) -> list[int] | None:
-        """Up to as many woken instances as there are free slots, which they occupy; None when stopping."""
+    def _give_back(self, slots: int, *, ended: Iterable[Claim] = ()) -> None:
         with self._condition:
-            self._condition.wait_for(lambda: self._stopping or (self._woken and self._busy < self._slots))
-            if self._stopping:
-                return None
-            room = min(self._slots - self._busy, CLAIMED_AT_ONCE)
-            batch = sorted(self._woken)[:room] if len(self._woken) > room else list(self._woken)
-            self._woken.difference_update(batch)
-            self._busy += len(batch)
-            return batch
-
-    def _give_back(self, slots: int, again: list[int] | None = None) -> None:
-        with self._condition:
+            self._moved_at = time.monotonic()
             self._busy -= slots
-            self._woken.update(again or [])
+            for each in ended:
+                self._busy_on[each.server_id] -= 1
+                self._woken[each.instance_id] = None  # its lane is free again: look for its next message
             self._condition.notify_all()
 
     def _pause_after_failure(self) -> None:
         close_old_connections()
-        threading.Event().wait(RECONNECT_SECONDS)
+        time.sleep(RECONNECT_SECONDS)
 
     # --- calling
 
@@ -175,39 +221,54 @@ class Dispatcher:
         self._settled.put(Settlement(claim, result))
 
     async def _call(self, claim: Claim) -> Receipt | gates.Refusal:
-        provider = PROVIDERS[claim.provider]
-        if claim.typing_ms and "typing" in provider.supports:
+        call = _prepare(claim)
+        if claim.typing_ms:
             await self._type(claim)
-        # The deadline at the moment of the call, not of the claim.
-        refusal = gates.message_gate(deliver_until=claim.deliver_until, opted_out=False, now=self._clock())
+        # The deadline, and the lease, at the moment of the call: a process that was frozen may have lost both.
+        now = self._clock()
+        refusal = gates.message_gate(deliver_until=claim.deliver_until, opted_out=False, now=now)
         if refusal is not None:
             return refusal
-        return await self._http.perform(provider.send(claim.account, claim.message))
+        if now >= claim.claimed_at + settings.LEASE:
+            raise ProviderError("lease_lost", "It took too long to start.", outcome=Outcome.RETRY)
+        return await self._http.perform(call)
 
     async def _type(self, claim: Claim) -> None:
         """Shows "typing…" first. Best effort: whatever happens, the message decides."""
-        call = PROVIDERS[claim.provider].typing(claim.account, claim.message, milliseconds=claim.typing_ms)
+        provider = PROVIDERS[claim.provider]
+        if "typing" not in provider.supports:
+            return
         try:
-            await self._http.perform(call)
+            await self._http.perform(
+                provider.typing(claim.account, claim.message, milliseconds=claim.typing_ms)
+            )
         except ProviderError as error:
             log.info("dispatcher.typing_failed", message_id=claim.message.id, code=error.code)
+        except Exception:
+            log.exception("dispatcher.typing_failed", message_id=claim.message.id)
 
     # --- settling
 
     def _run_settler(self) -> None:
         while batch := self._next_settlements():
             self._settle(batch)
-            # A lane is free again: look for its next message.
-            self._give_back(len(batch), again=[settlement.claim.instance_id for settlement in batch])
+            self._give_back(len(batch), ended=[settlement.claim for settlement in batch])
         connection.close()
 
     def _next_settlements(self) -> list[Settlement]:
         """What has come in, at least one; nothing at the end."""
         batch: list[Settlement] = []
-        while (settlement := self._settled.get()) is not None:
+        settlement = self._settled.get()
+        while settlement is not None:
             batch.append(settlement)
-            if self._settled.empty() or len(batch) == SETTLED_AT_ONCE:
+            if len(batch) == SETTLED_AT_ONCE:
                 break
+            try:
+                settlement = self._settled.get_nowait()
+            except Empty:
+                break
+        if settlement is None and batch:
+            self._settled.put(None)  # the end comes after this batch
         return batch
 
     def _settle(self, batch: list[Settlement]) -> None:
@@ -219,3 +280,12 @@ class Dispatcher:
             except Exception:
                 log.exception("dispatcher.settle_failed", messages=len(batch))
                 self._pause_after_failure()
+
+
+def _prepare(claim: Claim) -> Call[Receipt]:
+    """The call to make. Raises ProviderError: what cannot be put together was surely not sent."""
+    try:
+        return PROVIDERS[claim.provider].send(claim.account, claim.message)
+    except Exception as error:
+        log.exception("dispatcher.call_unusable", message_id=claim.message.id)
+        raise ProviderError(MISCONFIGURED, type(error).__name__, outcome=Outcome.INSTANCE_DOWN) from error

@@ -45,6 +45,7 @@ class FailureCode(models.TextChoices):
     NOT_ON_WHATSAPP = "not_on_whatsapp", _("The number is not on WhatsApp.")
     OPTED_OUT = "opted_out", _("The recipient asked not to receive messages.")
     REJECTED = "rejected", _("The provider refused the message.")
+    INVALID_CONTENT = "invalid_content", _("What was stored of it is incomplete.")
     UNDELIVERABLE = "undeliverable", _("WhatsApp could not deliver the message.")
     ATTEMPTS_EXHAUSTED = "attempts_exhausted", _("It could not be sent after the last attempt.")
     OUTCOME_UNKNOWN = (

@@ -35,7 +35,8 @@ CROSS JOIN LATERAL (
 ) AS work
 WHERE i.status = 'open' AND NOT i.paused AND lane.in_flight < i.concurrency
   AND (lane.next_send_at <= %(now)s OR (work.urgent AND lane.next_urgent_at <= %(now)s))
-  AND (b.open_until IS NULL OR b.open_until <= %(now)s)
+  AND (b.open_until IS NULL
+       OR (b.open_until <= %(now)s AND (b.probe_until IS NULL OR b.probe_until <= %(now)s)))
 ORDER BY lane.next_send_at LIMIT %(limit)s
 """
 

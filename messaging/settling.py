@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db import IntegrityError, transaction
+import structlog
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
 from instances import breaking
 from instances import status as connections
@@ -21,7 +22,10 @@ from messaging.retry import ATTEMPTS, next_attempt
 from messaging.status import Move
 from pilot import sql
 
+log = structlog.get_logger(__name__)
+
 FIRST_LOOK_UP = timedelta(seconds=5)
+AWAY = (OperationalError, InterfaceError)  # the database, not what we wanted of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,20 @@ class Settlement:
 
 
 def settle(settlements: Sequence[Settlement], *, now: datetime) -> None:
-    """Records what came of claims, frees their lanes, and lets breakers and instances learn from it."""
+    """Records what came of claims, frees their lanes, and lets breakers and instances learn from it.
+
+    One settlement that cannot be written never keeps another from it. Raises OperationalError or InterfaceError when
+    the database is away; settling again then does no harm, because a lease ends only once.
+    """
     try:
         _settle(settlements, now)
-    except IntegrityError:
-        # Two messages with one provider id. One by one, only the impostor stays without it.
+    except AWAY:
+        raise
+    except Exception:
+        log.exception("settle.batch_failed", messages=len(settlements))
         for settlement in settlements:
             _settle_alone(settlement, now)
-    _note_endpoints(settlements, now)
-    _degrade_instances(settlements, now)
+    _learn(settlements, now)
 
 
 def _settle(settlements: Sequence[Settlement], now: datetime) -> None:
@@ -57,9 +66,18 @@ def _settle(settlements: Sequence[Settlement], now: datetime) -> None:
 def _settle_alone(settlement: Settlement, now: datetime) -> None:
     try:
         _settle([settlement], now)
-    except IntegrityError:
-        unnamed = Receipt(provider_message_id="", recipient_id="", status=Status.SUBMITTED)
-        _settle([Settlement(settlement.claim, unnamed)], now)
+    except AWAY:
+        raise
+    except Exception:
+        log.exception("settle.failed", message_id=settlement.claim.message.id)
+        _settle([Settlement(settlement.claim, _surely_writable(settlement.result))], now)
+
+
+def _surely_writable(result: Receipt | ProviderError | Refusal) -> Receipt | ProviderError:
+    """What is left of a result that could not be written: taken over under an id of somebody else, or unknown."""
+    if isinstance(result, Receipt):
+        return Receipt(provider_message_id="", recipient_id="", status=Status.SUBMITTED)
+    return ProviderError("internal", type(result).__name__, outcome=Outcome.UNKNOWN)
 
 
 # --- lanes, breakers, instances ---------------------------------------------------------------------------
@@ -91,38 +109,52 @@ def vacate(instance_ids: Iterable[int], *, unsent: Iterable[int] = ()) -> None:
 
 def _surely_unsent(settlement: Settlement) -> bool:
     result = settlement.result
-    return not isinstance(result, Receipt | ProviderError) or (
+    return isinstance(result, Refusal) or (
         isinstance(result, ProviderError) and result.outcome != Outcome.UNKNOWN
     )
 
 
+def _learn(settlements: Sequence[Settlement], now: datetime) -> None:
+    """After the fact, and apart from it: a failure here must not make anybody settle again."""
+    try:
+        _note_endpoints(settlements, now)
+        _degrade_instances(settlements)
+    except DatabaseError:
+        log.exception("settle.nothing_learned")
+
+
 def _note_endpoints(settlements: Sequence[Settlement], now: datetime) -> None:
-    answered, failed = set(), []
+    answered, failures = set(), []
     for settlement in settlements:
-        server_id, result = settlement.claim.server_id, settlement.result
-        if server_id is None:
+        claim, result = settlement.claim, settlement.result
+        if claim.server_id is None:
             continue
-        if isinstance(result, Refusal):
-            breaking.give_back_probe(server_id)  # nobody asked the endpoint
-        elif isinstance(result, ProviderError) and result.code in breaking.ENDPOINT_FAILURES:
-            failed.append(server_id)
-        else:
-            answered.add(server_id)
-    breaking.note(answered=answered, failed=failed, now=now)
+        if isinstance(result, Receipt) or (
+            isinstance(result, ProviderError) and breaking.is_answer(result.code)
+        ):
+            answered.add(claim.server_id)
+        elif isinstance(result, ProviderError) and breaking.is_failure(result.code):
+            failures.append(breaking.Failure(claim.server_id, claim.instance_id, result.code))
+        elif claim.probe:
+            breaking.give_back_probe(claim.server_id)  # nobody asked the endpoint, or it proves nothing
+    breaking.note(answered=answered, failures=failures, now=now)
 
 
-def _degrade_instances(settlements: Sequence[Settlement], now: datetime) -> None:
-    """Closes the gate of instances that turned out to be down; their health check opens it again."""
+def _degrade_instances(settlements: Sequence[Settlement]) -> None:
+    """Closes the gate of instances that turned out to be down; their health check opens it again.
+
+    An instance that changed since the attempt began is left alone: that news is newer.
+    """
     down = {
-        settlement.claim.instance_id: settlement.result.code
+        settlement.claim.instance_id: (settlement.claim.claimed_at, settlement.result.code)
         for settlement in settlements
         if isinstance(settlement.result, ProviderError) and settlement.result.outcome == Outcome.INSTANCE_DOWN
     }
-    for instance_id, code in down.items():
+    for instance_id, (at, code) in sorted(down.items()):
         connections.move(
             instance_id=instance_id,
             to=InstanceStatus.DEGRADED,
-            at=now,
+            at=at,
             reason=code,
             only_from=[InstanceStatus.OPEN],
         )
@@ -134,18 +166,21 @@ def _degrade_instances(settlements: Sequence[Settlement], now: datetime) -> None
 def verdict(settlement: Settlement, *, now: datetime) -> Move:
     """What a claim's result means for its message. Pure."""
     claim, result = settlement.claim, settlement.result
+    return replace(_news(claim, result, now), lease_token=claim.lease_token, attempted_at=claim.claimed_at)
+
+
+def _news(claim: Claim, result: Receipt | ProviderError | Refusal, now: datetime) -> Move:
     if isinstance(result, Receipt):
         return Move(
             message_id=claim.message.id,
             to=result.status,
             at=now,
-            lease_token=claim.lease_token,
             provider_message_id=result.provider_message_id,
             recipient_id=result.recipient_id,
         )
     if isinstance(result, Refusal):
-        return refused(claim.message.id, result, now=now, lease_token=claim.lease_token)
-    return _VERDICTS[result.outcome](claim, result, now)
+        return refused(claim.message.id, result, now=now)
+    return _NEWS[result.outcome](claim, result, now)
 
 
 def _rejected(claim: Claim, error: ProviderError, now: datetime) -> Move:
@@ -158,7 +193,6 @@ def _failed(claim: Claim, error: ProviderError, code: str, now: datetime) -> Mov
         message_id=claim.message.id,
         to=Status.FAILED,
         at=now,
-        lease_token=claim.lease_token,
         only_from=status.WAITING,  # a receipt that overtook the answer proves more than the answer
         failure_code=code,
         failure_detail=error.detail,
@@ -179,7 +213,6 @@ def _retry(claim: Claim, error: ProviderError, now: datetime) -> Move:
         message_id=claim.message.id,
         to=Status.QUEUED,
         at=now,
-        lease_token=claim.lease_token,
         next_attempt_at=at,
         detail=detail | {"next_attempt_at": at.isoformat()},
     )
@@ -191,7 +224,6 @@ def _instance_down(claim: Claim, error: ProviderError, now: datetime) -> Move:
         message_id=claim.message.id,
         to=Status.QUEUED,
         at=now,
-        lease_token=claim.lease_token,
         refund_attempt=True,
         detail={"why": "instance_down", "code": error.code, "reason": error.detail},
     )
@@ -202,13 +234,12 @@ def _unknown(claim: Claim, error: ProviderError, now: datetime) -> Move:
         message_id=claim.message.id,
         to=Status.UNCONFIRMED,
         at=now,
-        lease_token=claim.lease_token,
         next_attempt_at=now + FIRST_LOOK_UP,
         detail={"code": error.code, "reason": error.detail, "attempt": claim.attempt},
     )
 
 
-_VERDICTS = {
+_NEWS = {
     Outcome.REJECTED: _rejected,
     Outcome.RETRY: _retry,
     Outcome.INSTANCE_DOWN: _instance_down,

@@ -54,9 +54,10 @@ class Move:
     """One piece of news about one message.
 
     `lease_token` names the lease under which it was learned: when it is still the row's, the lease ends here,
-    whatever becomes of the status. `new_lease` is given by a claim. `refund_attempt` says that the attempt cost
-    nothing. `only_from` narrows the table for a guess that must not undo what was proved. `detail` goes into the
-    timeline.
+    whatever becomes of the status. When it is not, the news is stale: proof still counts, and so does what concerns
+    the very attempt (`attempted_at`) that the row is in doubt about; nothing else does.
+    `new_lease` is given by a claim. `refund_attempt` says that the attempt cost nothing. `only_from` narrows the
+    table for a guess that must not undo what was proved. `detail` goes into the timeline.
     """
 
     message_id: str
@@ -64,6 +65,7 @@ class Move:
     at: datetime
     detail: Mapping[str, Any] = field(default_factory=dict)
     lease_token: UUID | None = None
+    attempted_at: datetime | None = None
     new_lease: UUID | None = None
     lease_until: datetime | None = None
     next_attempt_at: datetime | None = None
@@ -161,11 +163,11 @@ def _lock(moves: Sequence[Move]) -> dict[str, _Row]:
 
 def _take_in(row: _Row, move: Move) -> bool:
     """Changes `row` by `move`. True when the status changed."""
-    stale = move.lease_token is not None and move.lease_token != row.lease_token
-    if move.lease_token is not None and not stale:
+    overruled = _overruled(row, move)
+    if move.lease_token is not None and move.lease_token == row.lease_token:
         _release(row)
     _learn_ids(row, move)
-    if not _allowed(row, move) or (stale and _overruled(row, move)):
+    if overruled or not _allowed(row, move):
         return False
     row.status, row.dirty = move.to, True
     row.next_attempt_at, row.held_by = move.next_attempt_at, ""
@@ -179,8 +181,12 @@ def _allowed(row: _Row, move: Move) -> bool:
 
 
 def _overruled(row: _Row, move: Move) -> bool:
-    """A worker that lost its lease may not undo what was decided since: proof counts, "try again" does not."""
-    return row.status == Status.SENDING and move.to not in PROOF
+    """Who does not hold the lease may not undo what was decided since, nor queue what somebody is sending."""
+    if move.to in PROOF or move.lease_token == row.lease_token:
+        return False
+    if row.status == Status.SENDING:
+        return move.lease_token is not None or move.to == Status.QUEUED
+    return move.lease_token is not None and move.attempted_at != row.attempted_at
 
 
 def _release(row: _Row) -> None:

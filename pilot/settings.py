@@ -45,12 +45,12 @@ DEADLINES = {
     "marketing": timedelta(seconds=env.integer("DEADLINE_MARKETING_SECONDS", 4 * 3600, least=1)),
     "session": timedelta(seconds=env.integer("DEADLINE_SESSION_SECONDS", 24 * 3600, least=1)),
 }
-SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=300)
-# Longer than typing and the longest provider call together, so that a lease never ends under a live send.
+# No more: a lease that ends, and the look-up after it, must fit into the minute after the deadline.
+SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=30)
+# Longer than typing and the longest provider call together. A send that starts later than this is not made.
 LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
-SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 200, least=1)  # per worker process
+SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 400, least=1)  # per worker process
 QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
-QUEUES_PER_WORKER = env.integer("QUEUES_PER_WORKER", 1000, least=1)  # above it instances share hashed queues
 
 # --- storage ----------------------------------------------------------------------------------------------
 

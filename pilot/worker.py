@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 
 FIXED_QUEUES = ("control", "beat")
 HEARTBEAT_SECONDS = 10.0
+STUCK_SECONDS = settings.SEND_TIMEOUT_SECONDS + 30.0
 STOP_SECONDS = settings.SEND_TIMEOUT_SECONDS + 10.0
 
 _refresh = threading.Event()
@@ -109,7 +110,13 @@ class InstanceQueues(bootsteps.StartStopStep):
             log.info("worker.queues", subscribed=len(self.wanted), added=len(new))
 
     def _send_heartbeat(self) -> None:
-        """A token through broker, subscription, pool and database: proof that this worker consumes."""
+        """A token through broker, subscription, pool and database: proof that this worker consumes.
+
+        Not sent while the dispatcher has work and does not move: a worker that sends nothing is not well.
+        """
+        if shared_dispatcher().stuck_for() > STUCK_SECONDS:
+            log.error("worker.dispatcher_stuck", seconds=shared_dispatcher().stuck_for())
+            return
         hostname = self.consumer.hostname
         detail = {
             "queues": len(self.consumer.task_consumer.queues),

@@ -312,7 +312,12 @@ def test_stops_at_the_daily_cap_until_midnight_of_the_tenant() -> None:
 def tripped() -> Instance:
     """An instance whose server failed five times in a row just now."""
     instance = make_instance()
-    breaking.note(answered=[], failed=[instance.server_id] * breaking.OPENS_AFTER, now=NOW)
+    breaking.note(
+        answered=[],
+        failures=[breaking.Failure(instance.server_id, instance.pk, "provider_unreachable")]
+        * breaking.OPENS_AFTER,
+        now=NOW,
+    )
     return instance
 
 
@@ -332,7 +337,7 @@ def test_a_half_open_breaker_lets_one_probe_through(tripped: Instance) -> None:
 
     first = claim([tripped.pk, neighbour.pk], now=half_open)
     second = claim([tripped.pk, neighbour.pk], now=half_open)
-    breaking.note(answered=[tripped.server_id], failed=[], now=half_open)
+    breaking.note(answered=[tripped.server_id], failures=[], now=half_open)
     third = claim([tripped.pk, neighbour.pk], now=half_open)
 
     assert (len(first), len(second), len(third)) == (1, 0, 1)
@@ -360,7 +365,11 @@ def test_a_probe_whose_message_is_refused_is_given_back(tripped: Instance) -> No
 def test_each_failed_probe_keeps_the_breaker_open_longer(tripped: Instance) -> None:
     later = NOW + timedelta(minutes=1)
 
-    breaking.note(answered=[], failed=[tripped.server_id], now=later)
+    breaking.note(
+        answered=[],
+        failures=[breaking.Failure(tripped.server_id, tripped.pk, "provider_unreachable")],
+        now=later,
+    )
 
     breaker = Breaker.objects.get(server=tripped.server)
     assert (breaker.open_until, breaker.probe_until) == (later + 2 * breaking.SHORTEST_OPEN, None)

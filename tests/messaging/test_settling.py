@@ -198,7 +198,8 @@ def test_five_failures_of_the_endpoint_in_a_row_open_its_breaker(code: str, open
 
 def test_a_probe_that_was_refused_before_the_call_is_given_back() -> None:
     instance = make_instance(concurrency=2)
-    breaking.note(answered=[], failed=[instance.server_id] * breaking.OPENS_AFTER, now=NOW)
+    down = breaking.Failure(instance.server_id, instance.pk, "provider_unreachable")
+    breaking.note(answered=[], failures=[down] * breaking.OPENS_AFTER, now=NOW)
     half_open = NOW + breaking.SHORTEST_OPEN
     make_message(instance=instance)
     (probe,) = claim([instance.pk], now=half_open)
