@@ -6,6 +6,7 @@ correctness is in the row updates. All return counts of what they did.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -20,22 +21,29 @@ from instances.providers import PROVIDERS
 from instances.providers.base import Call, Finding, Found, ProviderError
 from instances.providers.http import perform_all
 from messaging import status
+from messaging.claiming import claim, refused
+from messaging.gates import Refusal
 from messaging.models import Category, FailureCode, Message, Status, UnknownPolicy
 from messaging.outbound import outbound_of
 from messaging.settling import vacate
 from messaging.status import Move
+from pilot import sql
 
 log = structlog.get_logger(__name__)
 
 BATCH = 500
-LOOKED_UP_AT_ONCE = 50
+LOOKED_UP_AT_ONCE = 100
+LOOK_UP_SECONDS = 20.0
 # How long after its deadline an unconfirmed message may still be looked for; then policy decides.
 GRACE = timedelta(seconds=30)
+# An unconfirmed message that nobody could ask about is given up this long after its deadline.
+LAST_MOMENT = timedelta(seconds=50)
 # A pace is never longer; an open lane that was free for so long had nobody to use it.
 LATE_AFTER = timedelta(minutes=2)
 HURRIED_AT_ONCE = 3
 # How long the provider is asked about a one-time code before a tenant's policy sends it again.
 RESEND_AFTER = timedelta(seconds=20)
+RESENDS = 2
 
 _EXPIRED = """
 SELECT id FROM messaging_message
@@ -46,26 +54,36 @@ _LEASES = """
 SELECT id, instance_id, lease_token FROM messaging_message
 WHERE lease_until IS NOT NULL AND lease_until <= %s ORDER BY lease_until LIMIT %s FOR UPDATE SKIP LOCKED
 """
+_OVERDUE = """
+SELECT id FROM messaging_message
+WHERE status = 'unconfirmed' AND deliver_until <= %s LIMIT %s FOR UPDATE SKIP LOCKED
+"""
 # Taking a look-up moves its time on, so that two processes do not ask the same thing. Look-ups grow apart: each wait
 # is as long as what has passed since the attempt, but the last is not later than the decision.
 _UNCONFIRMED = """
 UPDATE messaging_message SET next_attempt_at = least(
-    %(now)s + least(greatest(%(now)s - attempted_at, interval '5 seconds'), interval '10 minutes'),
-    greatest(deliver_until + %(grace)s, %(now)s + interval '5 seconds'))
+    %s + least(greatest(%s - attempted_at, interval '5 seconds'), interval '10 minutes'),
+    greatest(deliver_until + %s, %s + interval '5 seconds'))
 WHERE id IN (
-    SELECT id FROM messaging_message WHERE status = 'unconfirmed' AND next_attempt_at <= %(now)s
-    ORDER BY next_attempt_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+    SELECT id FROM messaging_message WHERE status = 'unconfirmed' AND next_attempt_at <= %s
+    ORDER BY next_attempt_at LIMIT %s FOR UPDATE SKIP LOCKED)
 RETURNING id
 """
 
 
 def reconcile_deadlines(*, now: datetime) -> dict[str, int]:
-    """Expires queued messages past their deadline, ends leases that ran out, hurries what was found late."""
+    """Expires what is past its deadline, fails what can never go out, tells what is held, hurries what was late."""
     return {
         "expired": expire(now=now),
-        "leases": release_expired_leases(now=now),
+        "removed": fail_removed(now=now),
+        "held": tell_held(now=now),
         "late": hurry(now=now),
     }
+
+
+def resolve_unconfirmed(*, now: datetime) -> dict[str, int]:
+    """Ends leases that ran out, then asks about every message whose outcome is not known."""
+    return {"leases": release_expired_leases(now=now)} | look_up_unconfirmed(now=now)
 
 
 def expire(*, now: datetime) -> int:
@@ -74,17 +92,42 @@ def expire(*, now: datetime) -> int:
 
 
 def _expire_batch(rows: list[Any], now: datetime) -> int:
-    moves = [
-        Move(
-            message_id=row[0],
-            to=Status.FAILED,
-            at=now,
-            failure_code=FailureCode.EXPIRED,
-            detail={"gate": "deadline", "code": FailureCode.EXPIRED},
-        )
-        for row in rows
-    ]
-    return len(status.move(*moves).changed)
+    refusal = Refusal("deadline", FailureCode.EXPIRED)
+    return len(status.move(*(refused(row[0], refusal, now=now) for row in rows)).changed)
+
+
+_REMOVED = """
+SELECT m.id FROM instances_instance i CROSS JOIN LATERAL (
+    SELECT id FROM messaging_message
+    WHERE instance_id = i.id AND status = 'queued' AND next_attempt_at IS NULL LIMIT %s FOR UPDATE SKIP LOCKED
+) AS m
+WHERE i.status = 'removed' AND i.status_changed_at <= %s LIMIT %s
+"""
+
+
+def fail_removed(*, now: datetime) -> int:
+    """Fails what waits on instances that were removed: nobody will ever send it."""
+    refusal = Refusal("instance", FailureCode.INSTANCE_REMOVED)
+    with transaction.atomic():
+        rows = sql.fetch(_REMOVED, [BATCH, now, BATCH])
+        return len(status.move(*(refused(row[0], refusal, now=now) for row in rows)).changed)
+
+
+_CLOSED = """
+SELECT lane.instance_id FROM instances_lane lane JOIN instances_instance i ON i.id = lane.instance_id
+CROSS JOIN LATERAL (
+    SELECT FROM messaging_message m
+    WHERE m.instance_id = lane.instance_id AND m.status = 'queued' AND m.next_attempt_at IS NULL LIMIT 1
+) AS work
+WHERE (i.status NOT IN ('open', 'removed') OR i.paused) AND lane.held_by <> 'instance' LIMIT %s
+"""
+
+
+def tell_held(*, now: datetime) -> int:
+    """Tells, in their timeline, messages of instances that closed while nobody was claiming. Returns instances."""
+    closed = [row[0] for row in sql.fetch(_CLOSED, [BATCH])]
+    claim(closed, now=now)
+    return len(closed)
 
 
 # Ready for a while on an instance that is free: whatever should have sent it was not there. Few of each instance at a
@@ -96,8 +139,8 @@ UPDATE messaging_message SET late = true WHERE id IN (
     CROSS JOIN LATERAL (
         SELECT m.id FROM messaging_message m
         WHERE m.instance_id = lane.instance_id AND m.status = 'queued' AND m.next_attempt_at IS NULL
-          AND m.created_at < %(since)s AND NOT m.late
-        ORDER BY m.urgent DESC, m.project_id, m.deliver_until, m.id LIMIT %(few)s
+          AND m.created_at < %(since)s AND NOT m.late AND m.attempts = 0
+        ORDER BY m.urgent DESC, m.project_id, m.deliver_until, m.id LIMIT %(few)s FOR UPDATE SKIP LOCKED
     ) AS head
     WHERE i.status = 'open' AND NOT i.paused AND lane.in_flight = 0 AND lane.next_send_at < %(since)s
 )
@@ -149,11 +192,24 @@ def _in_batches(sql: str, handle: Callable[[list[Any], datetime], int], now: dat
 
 
 def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
-    """Asks providers what became of messages whose answer was lost; what stays unknown, policy decides."""
-    messages = _take_unconfirmed(now)
-    findings = _ask(
-        messages, now
-    )  # also those that are given up now: they may have become unconfirmed just before
+    """Asks providers what became of messages whose answer was lost; what stays unknown, policy decides.
+
+    In batches, for at most LOOK_UP_SECONDS; what is not reached in time is given up without another question.
+    """
+    counts: Counter[str] = Counter()
+    until = time.monotonic() + LOOK_UP_SECONDS
+    while time.monotonic() < until:
+        messages = _take_unconfirmed(now)
+        counts += _resolve(messages, now)
+        if len(messages) < LOOKED_UP_AT_ONCE:
+            break
+    counts["given_up"] += _in_batches(_OVERDUE, _give_up_batch, now - LAST_MOMENT)
+    return dict(counts)
+
+
+def _resolve(messages: Sequence[Message], now: datetime) -> Counter[str]:
+    # Asked also when it is given up now: it may have become unconfirmed just before.
+    findings = _ask(messages, now)
     resending = _resending_tenants(messages)
     moves = [
         _decided(message, findings.get(message.pk), message.tenant_id in resending, now)
@@ -161,33 +217,37 @@ def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
     ]
     _apply([move for move in moves if move])
     counts = Counter(found.finding.value for found in findings.values())
-    return dict(counts) | {"decided": sum(move is not None for move in moves)}
+    counts["decided"] += sum(move is not None for move in moves)
+    return counts
 
 
 def _take_unconfirmed(now: datetime) -> list[Message]:
-    values: dict[str, Any] = {"now": now, "grace": GRACE, "limit": LOOKED_UP_AT_ONCE}
-    with connection.cursor() as cursor:
-        cursor.execute(_UNCONFIRMED, values)
-        ids = [row[0] for row in cursor.fetchall()]
+    ids = [row[0] for row in sql.fetch(_UNCONFIRMED, [now, now, GRACE, now, now, LOOKED_UP_AT_ONCE])]
     return list(Message.objects.filter(pk__in=ids).select_related("instance"))
 
 
 def _ask(messages: Sequence[Message], now: datetime) -> dict[str, Found]:
-    askable = [message for message in messages if "find" in PROVIDERS[message.instance.provider].supports]
-    calls: list[Call[Found]] = [
-        PROVIDERS[message.instance.provider].find(
-            account_of(message.instance_id), outbound_of(message), now=now
-        )
-        for message in askable
-    ]
-    answers = perform_all(calls)
-    return {message.pk: _finding(message, answer) for message, answer in zip(askable, answers, strict=True)}
+    calls = {message.pk: call for message in messages if (call := _question(message, now))}
+    answers = perform_all(list(calls.values()))
+    return {key: _finding(key, answer) for key, answer in zip(calls, answers, strict=True)}
 
 
-def _finding(message: Message, answer: Found | ProviderError) -> Found:
+def _question(message: Message, now: datetime) -> Call[Found] | None:
+    """How to ask about a message; None when that cannot even be put together, which is then logged."""
+    try:
+        provider = PROVIDERS[message.instance.provider]
+        if "find" not in provider.supports:
+            return None
+        return provider.find(account_of(message.instance_id), outbound_of(message), now=now)
+    except Exception:
+        log.exception("unconfirmed.unusable", message_id=message.pk)
+        return None
+
+
+def _finding(message_id: str, answer: Found | ProviderError) -> Found:
     if isinstance(answer, Found):
         return answer
-    log.info("unconfirmed.look_up_failed", message_id=message.pk, code=answer.code)
+    log.info("unconfirmed.look_up_failed", message_id=message_id, code=answer.code)
     return Found(Finding.STILL_UNKNOWN)
 
 
@@ -203,12 +263,24 @@ def _decided(message: Message, found: Found | None, resends: bool, now: datetime
     if found and found.finding == Finding.FOUND:
         return _found(message, found, now)
     if found and found.finding == Finding.NOT_SENT:
-        return Move(message_id=message.pk, to=Status.QUEUED, at=now, detail={"why": "surely_not_sent"})
+        return _queue_again(message, "surely_not_sent", now)
     if now >= message.deliver_until + GRACE:
-        return _given_up(message, now)
-    if resends and message.category == Category.OTP and _waited_enough(message, now):
-        return Move(message_id=message.pk, to=Status.QUEUED, at=now, detail={"why": "policy_resend"})
+        return _given_up(message.pk, now)
+    if resends and _may_resend(message, now):
+        return _queue_again(message, "policy_resend", now)
     return None
+
+
+def _queue_again(message: Message, why: str, now: datetime) -> Move:
+    return Move(
+        message_id=message.pk,
+        to=Status.QUEUED,
+        at=now,
+        only_from=frozenset(
+            {Status.UNCONFIRMED}
+        ),  # another look-up may have been faster, and a worker after it
+        detail={"why": why},
+    )
 
 
 def _apply(moves: Sequence[Move]) -> None:
@@ -233,10 +305,10 @@ def _found(message: Message, found: Found, now: datetime) -> Move:
     )
 
 
-def _given_up(message: Message, now: datetime) -> Move:
+def _given_up(message_id: str, now: datetime) -> Move:
     code = FailureCode.OUTCOME_UNKNOWN
     return Move(
-        message_id=message.pk,
+        message_id=message_id,
         to=Status.FAILED,
         at=now,
         only_from=frozenset({Status.UNCONFIRMED}),  # a receipt may have come while the provider was asked
@@ -245,6 +317,12 @@ def _given_up(message: Message, now: datetime) -> Move:
     )
 
 
-def _waited_enough(message: Message, now: datetime) -> bool:
+def _give_up_batch(rows: list[Any], now: datetime) -> int:
+    return len(status.move(*(_given_up(row[0], now + LAST_MOMENT) for row in rows)).changed)
+
+
+def _may_resend(message: Message, now: datetime) -> bool:
+    if message.category != Category.OTP or message.attempts > RESENDS:
+        return False
     started = message.attempted_at or message.created_at
     return started + RESEND_AFTER <= now < message.deliver_until

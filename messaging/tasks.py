@@ -24,11 +24,11 @@ def beat(**_kwargs: Any) -> int:
 
 @shared_task(name="messaging.reconcile_deadlines")
 def reconcile_deadlines(**_kwargs: Any) -> dict[str, int]:
-    """Every 30 s: expires what is past its deadline and ends leases that ran out. Returns counts."""
+    """Every 30 s: expires what is past its deadline, and more that time decides. Returns counts."""
     return reconciling.reconcile_deadlines(now=timezone.now())
 
 
-@shared_task(name="messaging.look_up_unconfirmed")
-def look_up_unconfirmed(**_kwargs: Any) -> dict[str, int]:
-    """Every 5 s: asks providers about messages whose answer was lost. Returns counts."""
-    return reconciling.look_up_unconfirmed(now=timezone.now())
+@shared_task(name="messaging.resolve_unconfirmed")
+def resolve_unconfirmed(**_kwargs: Any) -> dict[str, int]:
+    """Every 5 s: ends leases that ran out and asks about messages whose answer was lost. Returns counts."""
+    return reconciling.resolve_unconfirmed(now=timezone.now())

@@ -41,8 +41,8 @@ app.conf.beat_schedule = {
         "schedule": 30.0,
         "options": {"queue": "beat", "expires": 25},
     },
-    "look-up-unconfirmed": {
-        "task": "messaging.look_up_unconfirmed",
+    "resolve-unconfirmed": {
+        "task": "messaging.resolve_unconfirmed",
         "schedule": 5.0,
         "options": {"queue": "control", "expires": 5},
     },

@@ -28,7 +28,7 @@ ACCEPTED = Receipt(provider_message_id="3EB0", recipient_id="", status=Status.SU
 def everything(now: Any) -> None:
     """All that time alone sets in motion."""
     reconciling.reconcile_deadlines(now=now)
-    reconciling.look_up_unconfirmed(now=now)
+    reconciling.resolve_unconfirmed(now=now)
     pulse.promote(now=now)
 
 

@@ -233,7 +233,7 @@ def test_only_codes_may_be_sent_again() -> None:
 
 def test_a_receipt_that_comes_during_the_look_up_is_not_undone() -> None:
     message = make_message(status=Status.UNCONFIRMED, attempted_at=NOW, deliver_until=NOW)
-    given_up = reconciling._given_up(message, NOW)
+    given_up = reconciling._given_up(message.pk, NOW)
     status.move(status.Move(message_id=message.pk, to=Status.SUBMITTED, at=NOW))
 
     status.move(given_up)
