@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from instances.accounts import account_of
 from instances.providers import provider_for
@@ -47,7 +47,17 @@ def identify() -> int:
     proved = [(echo, message) for echo, message in pairs if message.status == Status.UNCONFIRMED]
     status.move(*(_move(echo, message) for echo, message in proved))
     ParkedReceipt.objects.filter(pk__in=[echo.pk for echo, _message in proved]).delete()
+    _hurry_receipts([echo for echo, _message in proved])
     return len(proved)
+
+
+def _hurry_receipts(echoes: Sequence[ParkedReceipt]) -> None:
+    """What else is parked under these ids is of a known message now, and need not wait for its next look."""
+    waiting = ParkedReceipt.objects.filter(
+        instance__in={echo.instance_id for echo in echoes},
+        provider_message_id__in=[echo.provider_message_id for echo in echoes],
+    )
+    waiting.update(next_look_at=F("at"))
 
 
 def _lost() -> QuerySet[Message]:

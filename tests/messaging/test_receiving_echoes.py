@@ -84,11 +84,13 @@ def test_an_echo_proves_that_an_unconfirmed_message_went_out() -> None:
 
 def test_receipts_that_waited_with_the_echo_follow_at_once() -> None:
     instance = make_instance()
-    message = unconfirmed(instance)
+    message = sending(instance)
     echo(instance)
     receiving.apply([Arrival(instance, StatusEvent("3EB0", "read"), NOW)])
+    receiving.apply_parked(now=LATER)  # not known yet, so it is looked at again only after as long a time
+    lose_answer(message)
 
-    receiving.apply_parked(now=LATER)
+    receiving.apply_parked(now=LATER + timedelta(seconds=1))
 
     assert outcome(message) == ("read", "3EB0")
 
