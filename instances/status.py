@@ -39,16 +39,22 @@ def move(
     at: datetime,
     reason: str = "",
     only_from: Collection[str] | None = None,
+    unless_changed_after: datetime | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> bool:
     """Makes the instance `to`, in one transaction with the event. False when it is so already or may not become so.
 
-    `only_from` narrows the table for news that must not undo a better state. Workers hear of it after the commit.
+    `only_from` narrows the table for news that must not undo a better state; `unless_changed_after` is for news that
+    is as old as that moment, and of a connection that may be another by now. Workers hear of it after the commit.
     """
     with transaction.atomic():
         rows = Instance.objects.filter(pk=instance_id)
-        old = rows.select_for_update().values_list("status", flat=True).get()
+        # Not against the foreign keys of messages that are being accepted: this may be a part of a long transaction.
+        locked = rows.select_for_update(no_key=True).values_list("status", "status_changed_at")
+        old, since = locked.get()
         if to not in TABLE[old] or (only_from is not None and old not in only_from):
+            return False
+        if unless_changed_after is not None and since > unless_changed_after:
             return False
         rows.update(status=to, status_reason=reason[:200], status_changed_at=at)
         note(

@@ -54,6 +54,7 @@ def make_instance(tenant: Tenant | None = None, **fields: Any) -> Instance:
         "hook_token": token,
         "hook_digest": hashlib.sha256(token.encode()).hexdigest(),
         "status": InstanceStatus.OPEN,
+        "status_changed_at": NOW - timedelta(hours=1),
         "pace_least_seconds": 0,
         "pace_most_seconds": 0,
         "urgent_gap_seconds": 0,

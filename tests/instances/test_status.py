@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
 from instances import status
 from instances.models import Instance, InstanceEvent, InstanceStatus
-from tests.factories import make_instance
+from messaging.models import Message
+from tests.factories import make_instance, make_message, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -77,6 +80,35 @@ def test_leaves_a_better_state_alone_when_told_to(now: datetime) -> None:
 
     assert not move(instance, "connecting", now, only_from={"closed"})
     assert move(instance, "connecting", now, only_from={"open"})
+
+
+def test_leaves_alone_what_changed_since(now: datetime) -> None:
+    """News of a call from before the instance connected again is of its old connection."""
+    instance = make_instance(status_changed_at=now)
+
+    assert not move(instance, "degraded", now, unless_changed_after=now - timedelta(seconds=1))
+    assert move(instance, "degraded", now, unless_changed_after=now)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_does_not_hold_up_messages_that_are_being_accepted(now: datetime) -> None:
+    """A change may be part of a long transaction, and the foreign key of a new message needs the row."""
+    instance = make_instance()
+    project = make_project(instance.tenant)
+
+    def accept() -> str:
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SET LOCAL lock_timeout = '2s'")
+                return make_message(project, instance).pk
+        finally:
+            connection.close()
+
+    with transaction.atomic(), ThreadPoolExecutor(1) as elsewhere:
+        move(instance, "closed", now)
+        accepted = elsewhere.submit(accept).result()
+
+    assert Message.objects.get().pk == accepted
 
 
 def test_keeps_long_reasons_short(now: datetime) -> None:
