@@ -15,21 +15,20 @@ from pilot.errors import PilotError
 # Without the credentials: accepting a message need not decrypt them.
 INSTANCE = sql.columns(
     Instance,
-    *(
-        "id",
-        "tenant_id",
-        "name",
-        "status",
-        "paused",
-        "concurrency",
-        "pace_least_seconds",
-        "pace_most_seconds",
-    ),
-    *("urgent_gap_seconds", "daily_cap", "warm_up_from"),
+    "id",
+    "tenant_id",
+    "server_id",
+    "name",
+    "status",
+    "paused",
+    "concurrency",
+    "pace_least_seconds",
+    "pace_most_seconds",
+    "urgent_gap_seconds",
+    "daily_cap",
+    "warm_up_from",
 )
-LANE = sql.columns(
-    Lane, *("instance_id", "in_flight", "next_send_at", "next_urgent_at", "sent_on", "sent_count")
-)
+LANE = sql.columns(Lane)
 
 
 class UnknownInstance(PilotError):

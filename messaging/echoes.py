@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
+import structlog
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from instances.accounts import account_of
@@ -19,6 +20,8 @@ from messaging import numbers, status
 from messaging.models import Message, ParkedReceipt, Status
 from messaging.outbound import outbound_of
 from messaging.status import Move
+
+log = structlog.get_logger(__name__)
 
 Texts = dict[tuple[int, str], list[Message]]  # by instance and text
 Pair = tuple[ParkedReceipt, Message]
@@ -76,7 +79,12 @@ def _unanswered(instance_ids: Collection[int]) -> QuerySet[Message]:
 def _by_text(messages: Iterable[Message]) -> Texts:
     texts: Texts = {}
     for message in messages:
-        texts.setdefault((message.instance_id, _wire_text(message)), []).append(message)
+        try:
+            text = _wire_text(message)
+        except Exception:  # one row that makes no sense must not keep the others' echoes waiting
+            log.exception("echoes.message_unusable", message_id=message.pk)
+            continue
+        texts.setdefault((message.instance_id, text), []).append(message)
     return texts
 
 

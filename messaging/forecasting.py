@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import connection
 
+from instances import breaking
 from instances.models import Instance, InstanceStatus, Lane
 from messaging.gates import allowance
 from messaging.models import Message
@@ -158,7 +159,7 @@ def _expected_at(
     if instance.status != InstanceStatus.OPEN or instance.paused:
         return None
     free_at = min(lane.next_urgent_at, lane.next_send_at) if message.urgent else lane.next_send_at
-    start = max(now, free_at, message.next_attempt_at or now)
+    start = max(now, free_at, message.next_attempt_at or now, breaking.open_until(instance.server_id) or now)
     gap = instance.urgent_gap_seconds if message.urgent else pace_seconds(instance)
     gap = max(gap, SEND_SECONDS / instance.concurrency)
     wait = urgent * max(instance.urgent_gap_seconds, SEND_SECONDS) + (position - 1 - urgent) * gap
@@ -172,13 +173,15 @@ def pace_seconds(instance: Instance) -> float:
 
 def _after_midnight(
     expected: datetime, position: int, instance: Instance, lane: Lane, now: datetime
-) -> datetime:
-    """Later by whole days when the day's allowance does not reach as far as the position."""
+) -> datetime | None:
+    """Later by whole days when the day's allowance does not reach as far as the position; None when it is nothing."""
     zone = ZoneInfo(instance.tenant.time_zone)
     today = now.astimezone(zone).date()
     most = allowance(daily_cap=instance.daily_cap, warm_up_from=instance.warm_up_from, today=today)
-    if not most:
+    if most is None:
         return expected
+    if most == 0:
+        return None
     used = lane.sent_count if lane.sent_on == today else 0
     days = max(ceil((used + position) / most) - 1, 0)
     if not days:

@@ -10,11 +10,11 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from messaging.dispatching import shared_dispatcher
+from pilot import locks
 from pilot.celery import wake_all
 
 PROMOTED_AT_ONCE = 500
 WOKEN_AT_ONCE = 500
-LOCK = 0x50494C01  # an advisory lock of this application; see pilot/beat.py for the other one
 
 _PROMOTE = """
 UPDATE messaging_message SET next_attempt_at = NULL WHERE id IN (
@@ -44,7 +44,7 @@ ORDER BY lane.next_send_at LIMIT %(limit)s
 def beat(*, now: datetime) -> int:
     """One pulse. Returns how many instances were woken."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [locks.PULSE])
         if not cursor.fetchone()[0]:
             return 0
         promote(now=now)

@@ -20,9 +20,9 @@ from instances.providers.base import InboundMessage, StatusEvent
 from messaging import echoes, numbers, status
 from messaging.models import Contact, FailureCode, ParkedReceipt, ReceivedMessage, Status
 from messaging.status import Move
+from pilot import locks
 
 PARKED_FOR = timedelta(days=7)
-LOCK = 7_301  # pg_advisory_xact_lock: one process at a time goes through what is parked
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _move(receipt: ParkedReceipt, message_id: str) -> Move:
 
 def _alone() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [locks.PARKED])
         return bool(cursor.fetchone()[0])
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -223,7 +222,9 @@ def _resolve(messages: Sequence[Message], now: datetime) -> Counter[str]:
 
 def _take_unconfirmed(now: datetime) -> list[Message]:
     ids = [row[0] for row in sql.fetch(_UNCONFIRMED, [now, now, GRACE, now, now, LOOKED_UP_AT_ONCE])]
-    return list(Message.objects.filter(pk__in=ids).select_related("instance"))
+    # Without the secrets: one that cannot be decrypted would keep all the others from being asked about.
+    secrets = ("instance__credentials", "instance__hook_token")
+    return list(Message.objects.filter(pk__in=ids).select_related("instance").defer(*secrets))
 
 
 def _ask(messages: Sequence[Message], now: datetime) -> dict[str, Found]:
@@ -289,8 +290,14 @@ def _apply(moves: Sequence[Move]) -> None:
         status.move(*moves)
     except IntegrityError:
         for move in moves:
-            with suppress(IntegrityError):
-                status.move(move)
+            _apply_alone(move)
+
+
+def _apply_alone(move: Move) -> None:
+    try:
+        status.move(move)
+    except IntegrityError:
+        log.info("unconfirmed.found_is_of_another", message_id=move.message_id)
 
 
 def _found(message: Message, found: Found, now: datetime) -> Move:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from instances.models import Instance, InstanceStatus, Lane
 from messaging.models import Message, Status
 
-# Gates that close for more than a moment leave their name on the message (messaging/claiming.py).
+# Gates that close for more than a moment leave their name on the lane (messaging/claiming.py).
 HELD = {
     "breaker": gettext_lazy("The provider's server does not answer; Pilot tries again by itself."),
     "daily_cap": gettext_lazy("The instance has sent all that it may send today."),
@@ -38,8 +38,8 @@ def _why_queued(message: Message, instance: Instance, lane: Lane, now: datetime)
         return _why_not_open(instance)
     if message.next_attempt_at and message.next_attempt_at > now:
         return _why_later(message)
-    if message.held_by in HELD:
-        return str(HELD[message.held_by])
+    if lane.held_by in HELD and lane.held_until and lane.held_until > now:
+        return str(HELD[lane.held_by])
     if lane.in_flight >= instance.concurrency or lane.next_send_at > now:
         return _why_paced(instance)
     return _("It is next to be sent.")

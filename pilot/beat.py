@@ -10,11 +10,11 @@ import psycopg
 import structlog
 from celery.beat import Scheduler
 
+from pilot import locks
 from pilot.leading import Leadership
 
 log = structlog.get_logger(__name__)
 
-LOCK = 0x50494C00
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 5.0
 LOST_LEAD = 3  # exit code; the supervisor restarts the process as a standby
@@ -35,7 +35,7 @@ class LeaderScheduler(Scheduler):
         """Waits for the lead here and not in __init__, because beat builds a second scheduler for its banner."""
         super().setup_schedule()
         self.merge_inplace(self.app.conf.beat_schedule)
-        self.leadership = Leadership(LOCK)
+        self.leadership = Leadership(locks.BEAT)
         while not self.leadership.hold():
             time.sleep(POLL_SECONDS)
         log.info("beat.leads")

@@ -9,11 +9,9 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
 from messaging import announcing, receiving
-from pilot import loops
+from pilot import locks, loops
 from pilot.leading import Leadership
 from webhooks import applying
-
-RELAY_LOCK = 0x50494C02
 
 
 class Command(BaseCommand):
@@ -39,7 +37,7 @@ def _inbound() -> Callable[[], int]:
 
 def _relay() -> Callable[[], int]:
     """Announces events; one process at a time, the others stand by."""
-    leadership = Leadership(RELAY_LOCK)
+    leadership = Leadership(locks.RELAY)
     return lambda: announcing.relay() if leadership.hold() else 0
 
 

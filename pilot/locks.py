@@ -1,0 +1,6 @@
+"""The numbers of this application's PostgreSQL advisory locks, in one place so that no two are the same."""
+
+BEAT = 0x50494C00  # which beat ticks
+PULSE = 0x50494C01  # one pulse at a time
+RELAY = 0x50494C02  # which relay announces
+PARKED = 0x50494C03  # one process at a time goes through what is parked
