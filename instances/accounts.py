@@ -8,6 +8,7 @@ from instances.models import Instance
 from instances.providers.base import Account
 
 KEPT_SECONDS = 5.0  # how long a changed setting or key may go unnoticed by a running worker
+MOST_KEPT = 10_000
 
 _kept: dict[int, tuple[float, Account]] = {}
 
@@ -18,6 +19,8 @@ def account_of(instance_id: int) -> Account:
     if account is not None and time.monotonic() < until:
         return account
     account = Instance.objects.select_related("server").get(pk=instance_id).account()
+    if len(_kept) >= MOST_KEPT:
+        _kept.clear()  # all at once: nearly all of them are too old to be used again
     _kept[instance_id] = (time.monotonic() + KEPT_SECONDS, account)
     return account
 
