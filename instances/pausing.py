@@ -26,5 +26,6 @@ def _set(instance: Instance, *, paused: bool, kind: str, now: datetime) -> bool:
         if not Instance.objects.filter(pk=instance.pk, paused=not paused).update(paused=paused):
             return False
         status.note(instance_id=instance.pk, kind=kind, at=now, detail={})
-        wake_on_commit(instance.pk)
+        if not paused:
+            wake_on_commit(instance.pk)
     return True

@@ -36,10 +36,13 @@ def install(app: Celery) -> None:
 
 
 def wanted_queues(hostname: str) -> set[str]:
-    """The queues that a worker should consume now: its own, the fixed ones, and one for each open instance."""
+    """The queues that a worker should consume now: its own, the fixed ones, and one for each open instance.
+
+    Also of those that are paused: their gate holds, and they go on at once when they are resumed.
+    """
     alive = (InstanceStatus.OPEN, InstanceStatus.DEGRADED)
-    ids = Instance.objects.filter(status__in=alive, paused=False).values_list("pk", flat=True)
-    return {queue_for(key) for key in ids.iterator()} | set(FIXED_QUEUES) | {heartbeat_queue(hostname)}
+    ids = Instance.objects.filter(status__in=alive).values_list("pk", flat=True)
+    return {queue_for(key) for key in ids} | set(FIXED_QUEUES) | {heartbeat_queue(hostname)}
 
 
 def heartbeat_queue(hostname: str) -> str:

@@ -1,0 +1,32 @@
+"""Which queues a worker consumes."""
+
+from __future__ import annotations
+
+import pytest
+
+from instances.models import InstanceStatus
+from pilot import worker
+from pilot.celery import queue_for
+from tests.factories import make_instance
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("status", InstanceStatus.values)
+def test_consumes_the_queues_of_instances_that_may_send(status: str) -> None:
+    instance = make_instance(status=status)
+
+    consumed = queue_for(instance.pk) in worker.wanted_queues("w1")
+
+    assert consumed is (status in {"open", "degraded"})
+
+
+def test_keeps_the_queue_of_an_instance_that_is_paused() -> None:
+    """So that it goes on at once when it is resumed; until then its gate holds what is woken."""
+    instance = make_instance(paused=True)
+
+    assert queue_for(instance.pk) in worker.wanted_queues("w1")
+
+
+def test_consumes_its_own_queue_and_the_fixed_ones() -> None:
+    assert worker.wanted_queues("w1") == {*worker.FIXED_QUEUES, "hb.w1"}
