@@ -146,10 +146,11 @@ class Dispatcher:
         room = min(self._slots - self._busy, most)
         share = max(self._slots // SERVERS_SHARE, 1)
         found: list[int] = []
-        if room <= 0:
-            return found
-        for instance_id in self._woken:
-            if self._busy_on[self._server_of.get(instance_id)] < share:
+        busy = self._busy_on.copy()
+        for instance_id in self._woken if room > 0 else ():
+            server_id = self._server_of.get(instance_id)
+            if server_id is None or busy[server_id] < share:
+                busy[server_id] += 1
                 found.append(instance_id)
                 if len(found) == room:
                     break

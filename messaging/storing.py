@@ -24,11 +24,32 @@ class TakenKey:
     digest: str
 
 
-_COLUMNS = """
-    id tenant_id project_id instance_id template_version_id environment source to recipient_id category urgent
-    body_override variables content metadata created_at deliver_until expected_at attempts held_by late status
-    failure_code failure_detail
-""".split()
+_COLUMNS = [
+    "id",
+    "tenant_id",
+    "project_id",
+    "instance_id",
+    "template_version_id",
+    "environment",
+    "source",
+    "to",
+    "recipient_id",
+    "category",
+    "urgent",
+    "body_override",
+    "variables",
+    "content",
+    "metadata",
+    "created_at",
+    "deliver_until",
+    "expected_at",
+    "attempts",
+    "held_by",
+    "late",
+    "status",
+    "failure_code",
+    "failure_detail",
+]
 _JSON = {"variables", "content", "metadata"}
 
 # The advisory lock turns "somebody is at it" into an answer at once: the unique index alone would make us wait for
