@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import BaseValidator, MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -10,6 +10,15 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Project, Tenant
 from instances.providers.base import Account
 from pilot.encryption import EncryptedJSONField, EncryptedTextField
+
+LONGEST_PACE_SECONDS = 3600
+LONGEST_URGENT_GAP_SECONDS = 600
+MOST_A_DAY = 1_000_000
+LONGEST_TYPING_MS = 5000
+
+
+def _seconds_up_to(most: int) -> list[BaseValidator]:
+    return [MinValueValidator(0), MaxValueValidator(most)]
 
 
 class EvolutionServer(models.Model):
@@ -74,20 +83,24 @@ class Instance(models.Model):
 
     # how it sends
     pace_least_seconds = models.FloatField(
-        _("shortest gap (s)"), default=30, validators=[MinValueValidator(0)]
+        _("shortest gap (s)"), default=30, validators=_seconds_up_to(LONGEST_PACE_SECONDS)
     )
-    pace_most_seconds = models.FloatField(_("longest gap (s)"), default=46, validators=[MinValueValidator(0)])
+    pace_most_seconds = models.FloatField(
+        _("longest gap (s)"), default=46, validators=_seconds_up_to(LONGEST_PACE_SECONDS)
+    )
     urgent_gap_seconds = models.FloatField(
-        _("gap after an urgent one (s)"), default=2, validators=[MinValueValidator(0)]
+        _("gap after an urgent one (s)"), default=2, validators=_seconds_up_to(LONGEST_URGENT_GAP_SECONDS)
     )
     concurrency = models.PositiveSmallIntegerField(
         _("sends at once"), default=1, validators=[MinValueValidator(1), MaxValueValidator(5)]
     )
-    daily_cap = models.PositiveIntegerField(_("most a day"), null=True, blank=True)
+    daily_cap = models.PositiveIntegerField(
+        _("most a day"), null=True, blank=True, validators=[MaxValueValidator(MOST_A_DAY)]
+    )
     # A new number that sends much is banned: from this day on it may send a little more each day (messaging/gates.py).
     warm_up_from = models.DateField(_("warming up since"), null=True, blank=True)
     typing_ms = models.PositiveIntegerField(
-        _("typing (ms)"), default=1200, validators=[MaxValueValidator(5000)]
+        _("typing (ms)"), default=1200, validators=[MaxValueValidator(LONGEST_TYPING_MS)]
     )
     link_preview = models.BooleanField(_("link preview"), default=False)
     # Buttons of Evolution 2.3 return 201 and are often never shown (its public issues 2404, 1515).
@@ -112,6 +125,19 @@ class Instance(models.Model):
             ),
             models.CheckConstraint(
                 condition=models.Q(concurrency__range=(1, 5)), name="instance_concurrency_range"
+            ),
+            # Numbers that no timestamp can be made of would stop everybody who reads them.
+            models.CheckConstraint(
+                condition=models.Q(
+                    pace_least_seconds__gte=0,
+                    pace_most_seconds__lte=LONGEST_PACE_SECONDS,
+                    urgent_gap_seconds__range=(0, LONGEST_URGENT_GAP_SECONDS),
+                    typing_ms__lte=LONGEST_TYPING_MS,
+                ),
+                name="instance_waits_bounded",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(daily_cap__lte=MOST_A_DAY), name="instance_daily_cap_bounded"
             ),
         ]
 
