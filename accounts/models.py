@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, available_timezones
 
+import structlog
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.contrib.postgres.fields import ArrayField
@@ -15,6 +16,8 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
+
+log = structlog.get_logger(__name__)
 
 
 class Environment(models.TextChoices):
@@ -88,6 +91,20 @@ class Tenant(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def zone_of(tenant: Tenant | str) -> ZoneInfo:
+    """The time zone of a tenant, or of a zone's name. UTC, with a warning, when there is no zone of that name.
+
+    Only forms check the name; an unknown one, stored by a statement or dropped from the zones' database, must not
+    stop whoever reads a tenant's calendar.
+    """
+    name = tenant if isinstance(tenant, str) else tenant.time_zone
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        log.warning("tenant.time_zone_unknown", time_zone=name)
+        return ZoneInfo("UTC")
 
 
 class Project(models.Model):

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRefresh
 
-from accounts.models import Membership, Role, Tenant, User
+from accounts.models import Membership, Role, Tenant, User, zone_of
 
 SESSION_KEY = "tenant_id"
 RANK = {Role.VIEWER: 0, Role.AGENT: 1, Role.ADMIN: 2, Role.OWNER: 3}
@@ -54,7 +54,7 @@ def member_view(*, role: Role = Role.VIEWER) -> Callable[[MemberView[P]], View[P
                 return render(request, "account/no_membership.html", status=403)
             if not reaches(request.membership, role):
                 raise PermissionDenied
-            with timezone.override(request.tenant.time_zone):
+            with timezone.override(zone_of(request.tenant)):
                 response = view(request, *args, **kwargs)
             return _sealed(response)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 from datetime import date, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db.models import Sum
 
-from accounts.models import Project, Tenant
+from accounts.models import Project, Tenant, zone_of
 from billing.models import Usage
 from pilot import sql
 
@@ -49,4 +48,4 @@ def accepted(*, tenant: Tenant, environment: str, now: datetime) -> int:
 
 def month_of(tenant: Tenant, now: datetime) -> date:
     """The first day of the month of `now` on the tenant's calendar."""
-    return now.astimezone(ZoneInfo(tenant.time_zone)).date().replace(day=1)
+    return now.astimezone(zone_of(tenant)).date().replace(day=1)

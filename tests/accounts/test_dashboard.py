@@ -175,6 +175,13 @@ def test_shows_times_in_the_time_zone_of_the_tenant() -> None:
     assert timezone.get_current_timezone_name() == "UTC"
 
 
+def test_shows_times_in_utc_when_the_time_zone_is_unknown() -> None:
+    tenant = make_tenant(time_zone="Mars/Base")
+    make_message(make_project(tenant), id="m1")
+
+    assert "13:00:00 UTC" in member(tenant).get(_url("message")).content.decode()
+
+
 def test_keeps_its_pages_out_of_caches(message: Message) -> None:
     assert "no-store" in member(message.tenant).get("/messages").headers["Cache-Control"]
 

@@ -37,6 +37,12 @@ def test_the_month_ends_at_midnight_of_the_tenant() -> None:
     ]
 
 
+def test_counts_by_utc_when_the_time_zone_is_unknown() -> None:
+    tenant = make_tenant(time_zone="Mars/Base")
+
+    assert metering.month_of(tenant, datetime(2026, 12, 1, 0, 30, tzinfo=UTC)).isoformat() == "2026-12-01"
+
+
 def test_test_and_live_are_counted_apart() -> None:
     project = make_project()
 
