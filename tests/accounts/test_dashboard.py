@@ -177,7 +177,7 @@ def test_shows_times_in_the_time_zone_of_the_tenant() -> None:
 
 def test_shows_times_in_utc_when_the_time_zone_is_unknown() -> None:
     tenant = make_tenant(time_zone="Mars/Base")
-    make_message(make_project(tenant), id="m1")
+    make_message(make_project(tenant), id="m1", status="delivered")
 
     assert "13:00:00 UTC" in member(tenant).get(_url("message")).content.decode()
 
