@@ -99,23 +99,28 @@ def _count(failures: Sequence[Failure], now: datetime) -> None:
     Breaker.objects.bulk_create([Breaker(server_id=key) for key in server_ids], ignore_conflicts=True)
     with transaction.atomic():
         for breaker in Breaker.objects.select_for_update().filter(pk__in=server_ids).order_by("pk"):
-            for failure in failures:
-                if failure.server_id == breaker.pk:
-                    _take_in(breaker, failure)
+            if breaker.open_until is not None and now < breaker.open_until:
+                continue  # calls that were under way when it opened say nothing new
+            _take_in(breaker, [failure for failure in failures if failure.server_id == breaker.pk])
             breaker.open_until = _until(breaker.failures, now)
             breaker.probe_until = None
             breaker.save(update_fields=["failures", "open_until", "probe_until", "last_silent"])
 
 
-def _take_in(breaker: Breaker, failure: Failure) -> None:
-    silence = failure.code == NO_ANSWER
-    if silence and breaker.last_silent == failure.instance_id and breaker.open_until is None:
+def _take_in(breaker: Breaker, failures: Sequence[Failure]) -> None:
+    """Closed, it counts up to the threshold, however many calls fail together; half-open, one probe failed."""
+    if breaker.open_until is not None:
+        breaker.failures += 1
         return
-    breaker.failures += 1
-    breaker.last_silent = failure.instance_id if silence else None
+    for failure in failures:
+        silence = failure.code == NO_ANSWER
+        if silence and breaker.last_silent == failure.instance_id:
+            continue
+        breaker.failures = min(breaker.failures + 1, OPENS_AFTER)
+        breaker.last_silent = failure.instance_id if silence else None
 
 
 def _until(failures: int, now: datetime) -> datetime | None:
-    """15 s from the fifth failure in a row on, doubled with every further one, five minutes at most."""
+    """15 s from the fifth failure in a row on, doubled with every probe that fails, five minutes at most."""
     beyond = failures - OPENS_AFTER
     return now + min(SHORTEST_OPEN * 2 ** min(beyond, 10), LONGEST_OPEN) if beyond >= 0 else None

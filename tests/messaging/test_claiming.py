@@ -375,6 +375,19 @@ def test_each_failed_probe_keeps_the_breaker_open_longer(tripped: Instance) -> N
     assert (breaker.open_until, breaker.probe_until) == (later + 2 * breaking.SHORTEST_OPEN, None)
 
 
+def test_calls_that_fail_together_open_it_no_longer_than_five_would(tripped: Instance) -> None:
+    """Whatever is in flight when a server restarts fails at once; that is one outage, not many."""
+    down = breaking.Failure(tripped.server_id, tripped.pk, "provider_unreachable")
+    other = make_instance()
+    elsewhere = breaking.Failure(other.server_id, other.pk, "provider_unreachable")
+
+    breaking.note(answered=[], failures=[down] * 40, now=NOW + timedelta(seconds=1))
+    breaking.note(answered=[], failures=[elsewhere] * 40, now=NOW)
+
+    opened = Breaker.objects.filter(server__in=[tripped.server_id, other.server_id])
+    assert {breaker.open_until for breaker in opened} == {NOW + breaking.SHORTEST_OPEN}
+
+
 def test_another_servers_breaker_does_not_matter(tripped: Instance) -> None:
     message = make_message()
 
