@@ -19,6 +19,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+from instances.providers import bounds
+
 T = TypeVar("T")
 
 
@@ -44,14 +46,17 @@ AMBIGUOUS = "ambiguous_answer"
 
 
 class ProviderError(Exception):
-    """A call that did not succeed, carrying the decision about what follows."""
+    """A call that did not succeed, carrying the decision about what follows.
+
+    `detail` is cut to 500 characters that can be stored, `retry_after` (seconds) to an hour.
+    """
 
     def __init__(self, code: str, detail: str, *, outcome: Outcome, retry_after: float | None = None) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
-        self.detail = detail
+        self.detail = bounds.text(detail, most=bounds.DETAIL_LENGTH)
         self.outcome = outcome
-        self.retry_after = retry_after  # seconds
+        self.retry_after = bounds.wait(retry_after)
 
 
 # --- what goes in -----------------------------------------------------------------------------------------
@@ -140,8 +145,21 @@ class Call(Generic[T]):
 # --- what comes out ---------------------------------------------------------------------------------------
 
 
+class _Identified:
+    """Something with ids as the provider said them. One that does not fit its column is taken for not said."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("provider_message_id", bounds.ID_LENGTH),
+            ("recipient_id", bounds.ADDRESS_LENGTH),
+        ):
+            object.__setattr__(self, name, bounds.identifier(getattr(self, name), most=most))
+
+
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(_Identified):
     """The provider took the message over. `status` is submitted or sent."""
 
     provider_message_id: str
@@ -158,7 +176,7 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(_Identified):
     """The result of `find`; with `finding == FOUND` the id and the furthest status that is proved."""
 
     finding: Finding
@@ -168,7 +186,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusEvent:
+class StatusEvent(_Identified):
     """A receipt: `status` is one of messaging's words (submitted, sent, delivered, read, played, failed)."""
 
     provider_message_id: str
@@ -215,7 +233,14 @@ class Pairing:
     exhausted: bool = False  # the provider stopped issuing codes
 
 
-Event = StatusEvent | InboundMessage | ConnectionEvent | Pairing
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An item of a delivery that cannot be kept, and why. What else the delivery says stands."""
+
+    reason: str
+
+
+Event = StatusEvent | InboundMessage | ConnectionEvent | Pairing | Unreadable
 
 
 class Provider(Protocol):

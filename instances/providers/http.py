@@ -16,6 +16,7 @@ import httpx
 import structlog
 from httpx_aiohttp import AiohttpTransport
 
+from instances.providers import bounds
 from instances.providers.base import NO_ANSWER, UNREACHABLE, Answer, Call, Outcome, ProviderError, Request
 
 T = TypeVar("T")
@@ -142,8 +143,9 @@ async def _read(response: httpx.Response) -> bytes:
 
 
 def _parse(body: bytes) -> Any:
+    """JSON that can be stored; None for what is none."""
     try:
-        return json.loads(body)
+        return bounds.storable(json.loads(body))
     except (ValueError, RecursionError):
         return None
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from instances.providers.base import ConnectionEvent, Event, InboundMessage, Pairing, StatusEvent
-from instances.providers.evolution import Evolution
+from instances.providers.base import ConnectionEvent, Event, InboundMessage, Pairing, StatusEvent, Unreadable
+from instances.providers.evolution import Evolution, events
 from tests.providers.recordings import DELIVERIES
 
 JID = "5511987654321@s.whatsapp.net"
@@ -51,20 +51,20 @@ RECORDED = {
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=lambda delivery: delivery["body"]["event"])
 def test_reads_every_recorded_delivery(delivery: dict[str, Any]) -> None:
     body = delivery["body"]
-    events = Evolution().parse(body)
+    said = Evolution().parse(body)
 
     own = body["event"] == "messages.upsert" and body["data"]["key"]["fromMe"]
     expected = RECORDED.get(body["event"])
-    assert [type(event) for event in events] == ([expected] if expected and not own else [])
+    assert [type(event) for event in said] == ([expected] if expected and not own else [])
 
 
 def test_reads_the_recorded_deliveries_as_what_happened() -> None:
-    events = [event for delivery in DELIVERIES for event in Evolution().parse(delivery["body"])]
+    said = [event for delivery in DELIVERIES for event in Evolution().parse(delivery["body"])]
 
-    statuses = Counter(event.status for event in events if isinstance(event, StatusEvent))
+    statuses = Counter(event.status for event in said if isinstance(event, StatusEvent))
     assert statuses == {"submitted": 19, "sent": 2, "delivered": 2, "read": 1, "failed": 1}
-    assert [event.text for event in events if isinstance(event, InboundMessage)] == ["SIM", "Sim"]
-    states = Counter(event.state for event in events if isinstance(event, ConnectionEvent))
+    assert [event.text for event in said if isinstance(event, InboundMessage)] == ["SIM", "Sim"]
+    states = Counter(event.state for event in said if isinstance(event, ConnectionEvent))
     assert set(states) == {"connecting", "open", "closed", "removed"}
 
 
@@ -116,12 +116,41 @@ def test_passes_over_updates_that_are_no_receipts(changes: dict[str, Any]) -> No
 
 
 def test_reads_a_list_of_updates() -> None:
-    events = parse("messages.update", [receipt(), receipt(keyId="3EB0BB"), "junk", None])
+    said = parse("messages.update", [receipt(), receipt(keyId="3EB0BB"), "junk", None])
 
-    assert [event.provider_message_id for event in events if isinstance(event, StatusEvent)] == [
+    assert [event.provider_message_id for event in said if isinstance(event, StatusEvent)] == [
         "3EB0AA",
         "3EB0BB",
     ]
+
+
+@pytest.mark.parametrize("odd", [receipt(keyId="X" * 129), receipt(keyId="a\x00b"), receipt(keyId=["x"])])
+def test_says_which_updates_cannot_be_kept(odd: dict[str, Any]) -> None:
+    good = StatusEvent("3EB0AA", "read", recipient_id=JID)
+
+    before, unreadable, after = parse("messages.update", [receipt(), odd, receipt()])
+
+    assert (before, after) == (good, good)
+    assert isinstance(unreadable, Unreadable)
+    assert "no id" in unreadable.reason
+
+
+def test_an_item_that_breaks_its_reader_does_not_take_the_others_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fragile(item: dict[str, Any]) -> StatusEvent:
+        return StatusEvent(item["keyId"], "read")
+
+    monkeypatch.setitem(events.READERS, "messages.update", fragile)
+
+    assert parse("messages.update", [{}, {"keyId": "3EB0AA"}]) == [
+        Unreadable("KeyError: 'keyId'"),
+        StatusEvent("3EB0AA", "read"),
+    ]
+
+
+def test_leaves_out_a_recipient_that_cannot_be_kept() -> None:
+    assert parse("messages.update", receipt(remoteJid="1" * 81)) == [StatusEvent("3EB0AA", "read")]
 
 
 # --- messages from people ---
@@ -151,6 +180,8 @@ def test_reads_a_message_from_a_person() -> None:
         ({"remoteJid": "123@lid", "remoteJidAlt": JID}, "+5511987654321"),
         ({"remoteJid": "123@lid", "remoteJidAlt": "456@lid"}, ""),
         ({"remoteJid": "123@lid", "remoteJidAlt": None}, ""),
+        ({"remoteJid": "123@lid", "remoteJidAlt": "1" * 16 + "@s.whatsapp.net"}, ""),
+        ({"remoteJid": "123@lid", "remoteJidAlt": "٣٤٥@s.whatsapp.net"}, ""),
         ({"remoteJid": "5511987654321:7@s.whatsapp.net"}, "+5511987654321"),
         ({"remoteJid": "5511987654321@c.us"}, "+5511987654321"),
     ],
@@ -211,6 +242,9 @@ def test_reads_the_text_that_a_person_reads(message: Any, text: str) -> None:
         (None, None),
         ("soon", None),
         (10**30, None),
+        (-1, None),
+        (2**32, None),
+        (float("inf"), None),
     ],
 )
 def test_reads_a_time_in_every_form(timestamp: Any, at: datetime | None) -> None:
@@ -218,6 +252,21 @@ def test_reads_a_time_in_every_form(timestamp: Any, at: datetime | None) -> None
 
     assert isinstance(event, InboundMessage)
     assert event.at == at
+
+
+@pytest.mark.parametrize("key", [{"id": "X" * 129}, {"id": ["x"]}, {"remoteJid": "1" * 80 + JID}])
+def test_says_which_messages_cannot_be_kept(key: dict[str, Any]) -> None:
+    (event,) = parse("messages.upsert", inbound(**key))
+
+    assert isinstance(event, Unreadable)
+
+
+def test_keeps_a_message_without_what_cannot_be_stored() -> None:
+    (event,) = parse("messages.upsert", inbound({"conversation": "a\x00b\ud800"}) | {"pushName": "\x00Maria"})
+
+    assert isinstance(event, InboundMessage)
+    assert (event.text, event.sender_name) == ("a\ufffdb\ufffd", "\ufffdMaria")
+    assert event.raw["message"] == {"conversation": "a\ufffdb\ufffd"}
 
 
 # --- the connection ---
@@ -262,6 +311,9 @@ def test_reads_a_time_in_every_form(timestamp: Any, at: datetime | None) -> None
             {"qrcode": {"instance": "a1", "pairingCode": None, "code": "2@x", "base64": "data:"}},
             Pairing("2@x"),
         ),
+        ("qrcode.updated", {"qrcode": {"code": "2@x", "count": 10**9}}, Pairing("2@x", count=32767)),
+        ("qrcode.updated", {"qrcode": {"code": "2@x", "count": -1}}, Pairing("2@x")),
+        ("connection.update", {"state": "open", "wuid": "1" * 81}, ConnectionEvent("open")),
         ("qrcode.updated", {"message": "QR code limit reached", "statusCode": 500}, Pairing(exhausted=True)),
     ],
 )

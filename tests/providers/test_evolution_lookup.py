@@ -181,6 +181,11 @@ def test_refuses_an_answer_that_is_no_list(body: Any) -> None:
         EVOLUTION.find(ACCOUNT, message(), now=NOW).read(Answer(200, body))
 
 
+def test_finds_a_message_whose_id_cannot_be_stored() -> None:
+    assert look(record(key={"id": "X" * 129})) == found(provider_message_id="")
+    assert look(record(key={"remoteJidAlt": JID, "remoteJid": "1" * 81})) == found(recipient_id="")
+
+
 def test_survives_records_of_the_wrong_shape() -> None:
     records: list[Any] = [None, "x", {"key": None}, {"key": {"id": "3EB0CC", "fromMe": True}}, record()]
 

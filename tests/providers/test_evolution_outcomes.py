@@ -43,6 +43,9 @@ TAKEN = [
     pytest.param(200, {"key": KEY}, "3EB0AA", KEY["remoteJid"], id="any 2xx with an id"),
     pytest.param(201, {"key": {"id": "uuid", "remoteJid": "5511"}}, "uuid", "5511", id="bare number"),
     pytest.param(201, {"key": {"id": "uuid"}}, "uuid", "", id="no recipient"),
+    pytest.param(201, {"key": {**KEY, "id": "X" * 129}}, "", KEY["remoteJid"], id="an id nobody can store"),
+    pytest.param(201, {"key": {**KEY, "id": "a\x00b"}}, "", KEY["remoteJid"], id="an id with NUL"),
+    pytest.param(201, {"key": {**KEY, "remoteJid": "1" * 81}}, "3EB0AA", "", id="a recipient too long"),
     pytest.param(400, envelope([PRISMA]), "", "", id="sent, but saving failed"),
     pytest.param(400, envelope([f"Error: {PRISMA}"]), "", "", id="the same, wrapped"),
 ]
@@ -94,6 +97,8 @@ DOWN = [
 
 THROTTLING = [
     pytest.param(429, None, {"retry-after": "30"}, 30.0, id="429 with a time"),
+    pytest.param(429, None, {"retry-after": "9" * 400}, 3600.0, id="429 for longer than the world stands"),
+    pytest.param(429, None, {"retry-after": "-30"}, None, id="429 with a negative time"),
     pytest.param(429, None, {}, None, id="429"),
     pytest.param(429, None, {"retry-after": "Sun, 29 Nov 2026 15:00:00 GMT"}, None, id="429 with a date"),
     pytest.param(400, envelope(["Error: rate-overlimit"]), {}, None, id="throttled by WhatsApp"),

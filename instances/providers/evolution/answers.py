@@ -72,8 +72,7 @@ def receipt(answer: Answer) -> Receipt:
     key = body.get("key")
     if not isinstance(key, dict) or not key.get("id"):
         raise _no_receipt(body)
-    recipient = str(key.get("remoteJid") or "")
-    return Receipt(provider_message_id=str(key["id"]), recipient_id=recipient, status="submitted")
+    return Receipt(provider_message_id=key["id"], recipient_id=key.get("remoteJid", ""), status="submitted")
 
 
 def success(answer: Answer) -> Mapping[str, Any]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from instances.providers.base import ConnectionEvent, Event, InboundMessage, Pairing, StatusEvent
+from instances.providers import bounds
+from instances.providers.base import (
+    ConnectionEvent,
+    Event,
+    InboundMessage,
+    Pairing,
+    StatusEvent,
+    Unreadable,
+)
 
 # SERVER_ACK is also Evolution's default for an update without a status: not required, overruled by ERROR.
 # The last four are the words of the WhatsApp Cloud API channel.
@@ -51,18 +60,24 @@ TEXT_PATHS = (
 WRAPPERS = ("viewOnceMessage", "viewOnceMessageV2", "ephemeralMessage", "documentWithCaptionMessage")
 
 PEOPLE = ("@s.whatsapp.net", "@c.us", "@lid")
+E164_DIGITS = re.compile(r"[0-9]{1,15}")
+
+Reader = Callable[[Mapping[str, Any]], Event | None]
 
 
 def parse(body: Any) -> list[Event]:
-    """The events of one delivery. Raises ValueError when it is not an Evolution delivery at all."""
+    """The events of one delivery, with an Unreadable for each item that cannot be kept.
+
+    Raises ValueError when it is not an Evolution delivery at all.
+    """
     if not isinstance(body, dict) or not isinstance(body.get("event"), str):
         raise ValueError("not an event of Evolution API")
     read = READERS.get(body["event"])
     if read is None:
         return []
-    data = body.get("data")
+    data = bounds.storable(body.get("data"))
     items = data if isinstance(data, list) else [data]
-    events = [read(item if isinstance(item, dict) else {}) for item in items]
+    events = [_read(read, item) for item in items]
     return [event for event in events if event is not None]
 
 
@@ -78,33 +93,45 @@ def text_of(message: Any) -> str:
 
 
 def moment(timestamp: Any) -> datetime | None:
-    """A messageTimestamp: unix seconds, as a number, as text, or as the halves of a 64-bit integer."""
+    """A messageTimestamp: unix seconds, as a number, as text, or as the halves of a 64-bit integer.
+
+    None for what is none or does not fit 32 bits: the years 1 and 9999 exist, but not in every time zone.
+    """
     if isinstance(timestamp, dict):
         timestamp = timestamp.get("low")
     try:
-        return datetime.fromtimestamp(int(timestamp), UTC)
-    except (TypeError, ValueError, OverflowError, OSError):
+        seconds = int(timestamp)
+    except (TypeError, ValueError, OverflowError):
         return None
+    return datetime.fromtimestamp(seconds, UTC) if 0 <= seconds < 2**32 else None
 
 
 def number_of(jid: str) -> str:
     """The E.164 number of a JID, without its device; empty when it has no number in it (@lid, groups)."""
     user, _, server = jid.partition("@")
     digits = user.partition(":")[0]
-    return f"+{digits}" if server in {"s.whatsapp.net", "c.us", ""} and digits.isdecimal() else ""
+    return f"+{digits}" if server in {"s.whatsapp.net", "c.us", ""} and E164_DIGITS.fullmatch(digits) else ""
 
 
 def pairing(data: Mapping[str, Any]) -> Pairing:
     """A QR object. {"count": 0} is one that has no code yet."""
-    count = data.get("count")
     return Pairing(
         qr_code=str(data.get("code") or ""),
         pairing_code=str(data.get("pairingCode") or ""),
-        count=count if isinstance(count, int) else 0,
+        count=bounds.count(data.get("count")),
     )
 
 
 # --- one reader for each event ----------------------------------------------------------------------------
+
+
+def _read(reader: Reader, item: Any) -> Event | None:
+    try:
+        return reader(item if isinstance(item, dict) else {})
+    except (
+        Exception
+    ) as error:  # whatever it is about this item, the others of its delivery are not lost with it
+        return Unreadable(f"{type(error).__name__}: {error}")
 
 
 def _sent(data: Mapping[str, Any]) -> StatusEvent | None:
@@ -113,9 +140,9 @@ def _sent(data: Mapping[str, Any]) -> StatusEvent | None:
     if not key.get("id"):
         return None
     return StatusEvent(
-        provider_message_id=str(key["id"]),
+        provider_message_id=_id(key["id"]),
         status="submitted",
-        recipient_id=str(key.get("remoteJid", "")),
+        recipient_id=key.get("remoteJid", ""),
         text=text_of(data.get("message")),
     )
 
@@ -126,10 +153,10 @@ def _updated(data: Mapping[str, Any]) -> StatusEvent | None:
     if status is None or not data.get("keyId") or data.get("fromMe") is False:
         return None
     return StatusEvent(
-        provider_message_id=str(data["keyId"]),
+        provider_message_id=_id(data["keyId"]),
         status=status,
         code=UNDELIVERABLE if status == "failed" else "",
-        recipient_id=str(data.get("remoteJid", "")),
+        recipient_id=data.get("remoteJid", ""),
     )
 
 
@@ -140,8 +167,8 @@ def _received(data: Mapping[str, Any]) -> InboundMessage | None:
     if key.get("fromMe") is not False or not key.get("id") or not jid.endswith(PEOPLE):
         return None
     return InboundMessage(
-        provider_message_id=str(key["id"]),
-        sender_id=jid,
+        provider_message_id=_id(key["id"]),
+        sender_id=_id(jid, most=bounds.ADDRESS_LENGTH),
         # A hidden number (@lid) may come with the real one beside it.
         sender_number=number_of(jid) or number_of(str(key.get("remoteJidAlt") or "@")),
         sender_name=str(data.get("pushName") or ""),
@@ -159,7 +186,7 @@ def _connection(data: Mapping[str, Any]) -> ConnectionEvent | None:
     if state != "open":
         reason = _reason(data.get("statusReason")) if state == "closed" else ""
         return ConnectionEvent(state, reason=reason)
-    owner = str(data.get("wuid") or "")
+    owner = bounds.identifier(data.get("wuid"), most=bounds.ADDRESS_LENGTH)
     return ConnectionEvent(
         state, owner_id=owner, number=number_of(owner), profile_name=str(data.get("profileName") or "")
     )
@@ -184,7 +211,7 @@ def _removed(_data: Mapping[str, Any]) -> ConnectionEvent:
     return ConnectionEvent("removed")
 
 
-READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
+READERS: Mapping[str, Reader] = {
     "send.message": _sent,
     "messages.update": _updated,
     "messages.upsert": _received,
@@ -194,6 +221,14 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
     "logout.instance": _logged_out,
     "remove.instance": _removed,
 }
+
+
+def _id(said: Any, *, most: int = bounds.ID_LENGTH) -> str:
+    """An id without which there is nothing to keep. Raises ValueError."""
+    found = bounds.identifier(said, most=most)
+    if not found:
+        raise ValueError(f"{said!r:.60} is no id of at most {most} characters")
+    return found
 
 
 def _reason(code: Any) -> str:

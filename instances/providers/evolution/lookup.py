@@ -88,7 +88,7 @@ def _finding(matches: Sequence[Record]) -> Found:
     ids = {str(_key(record)["id"]) for record in matches}
     if len(ids) != 1:
         return STILL_UNKNOWN
-    recipient = str(_key(matches[0]).get("remoteJid") or "")
+    recipient = _key(matches[0]).get("remoteJid", "")
     return Found(
         Finding.FOUND, provider_message_id=ids.pop(), recipient_id=recipient, status=_status(matches)
     )
