@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
@@ -12,8 +12,15 @@ from django.db import OperationalError, transaction
 
 from instances import connecting
 from instances.models import Instance
-from instances.providers import provider_for
-from instances.providers.base import ConnectionEvent, Event, InboundMessage, Pairing, StatusEvent
+from instances.providers import bounds, provider_for
+from instances.providers.base import (
+    ConnectionEvent,
+    Event,
+    InboundMessage,
+    Pairing,
+    StatusEvent,
+    Unreadable,
+)
 from messaging import receiving
 from messaging.receiving import Arrival
 from webhooks.models import InboundCall
@@ -35,9 +42,9 @@ class _Parsed:
 def apply_pending(*, now: datetime, limit: int = BATCH) -> int:
     """Applies up to `limit` stored calls, oldest first. Returns how many are done with, so 0 means: nothing waits.
 
-    Several processes may do it at once: each takes rows that no other holds. A call that cannot be applied keeps its
-    `error` and fails no other; one that the database could not serve now stays for the next time. Raises
-    OperationalError when the database is away: then nothing was applied.
+    Several processes may do it at once: each takes rows that no other holds. A call that cannot be applied, or not
+    all of it, keeps its `error` and fails no other; one that the database could not serve now stays for the next
+    time. Raises OperationalError when the database is away: then nothing was applied.
     """
     with transaction.atomic():
         calls = _take(limit)
@@ -66,10 +73,16 @@ def _parse(calls: Sequence[InboundCall]) -> tuple[list[_Parsed], dict[int, str]]
         try:
             events = provider_for(instance).parse(json.loads(bytes(call.body)))
         except Exception as error:  # whatever a provider sends and a parser makes of it
-            errors[call.pk] = _report(call, error)
+            errors[call.pk] = _report(call, _reason(error))
         else:
             parsed.append(_Parsed(call, instance, events))
+            errors |= _unreadable(call, events)
     return parsed, errors
+
+
+def _unreadable(call: InboundCall, events: Iterable[Event]) -> dict[int, str]:
+    reasons = [event.reason for event in events if isinstance(event, Unreadable)]
+    return {call.pk: _report(call, _short("; ".join(reasons)))} if reasons else {}
 
 
 def _apply_together(parsed: Sequence[_Parsed], errors: dict[int, str]) -> set[int]:
@@ -87,13 +100,23 @@ def _apply_alone(parsed: _Parsed, errors: dict[int, str]) -> bool:
     """False when the call is to be tried again: a deadlock or a timeout says nothing about the call."""
     try:
         with transaction.atomic():
-            _apply([parsed])
+            for event in parsed.events:
+                _apply_item(replace(parsed, events=[event]), errors)
     except OperationalError as error:
         log.warning("webhooks.applying.postponed", call=parsed.call.pk, reason=_reason(error))
         return False
-    except Exception as error:
-        errors[parsed.call.pk] = _report(parsed.call, error)
     return True
+
+
+def _apply_item(item: _Parsed, errors: dict[int, str]) -> None:
+    """Applies a call of which only one event is left, or notes why it cannot be applied."""
+    try:
+        with transaction.atomic():
+            _apply([item])
+    except OperationalError:
+        raise
+    except Exception as error:
+        errors[item.call.pk] = _report(item.call, _reason(error))
 
 
 def _apply(parsed: Sequence[_Parsed]) -> None:
@@ -134,16 +157,21 @@ def _overtaken(call: InboundCall) -> bool:
     return newer.filter(applied_at__isnull=False, error="").exists()
 
 
-def _close(calls: Iterable[InboundCall], errors: Mapping[int, str], now: datetime) -> None:
+def _close(calls: Sequence[InboundCall], errors: Mapping[int, str], now: datetime) -> None:
     InboundCall.objects.filter(pk__in=[call.pk for call in calls]).update(applied_at=now, error="")
-    for pk, error in errors.items():
-        InboundCall.objects.filter(pk=pk).update(error=error)
+    for call in calls:
+        if error := errors.get(call.pk):
+            InboundCall.objects.filter(pk=call.pk).update(error=error)
 
 
-def _report(call: InboundCall, error: Exception) -> str:
-    log.error("webhooks.applying.failed", call=call.pk, instance=call.instance_id, reason=_reason(error))
-    return _reason(error)
+def _report(call: InboundCall, reason: str) -> str:
+    log.error("webhooks.applying.failed", call=call.pk, instance=call.instance_id, reason=reason)
+    return reason
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    return _short(f"{type(error).__name__}: {error}")
+
+
+def _short(reason: str) -> str:
+    return bounds.text(reason, most=bounds.DETAIL_LENGTH)
