@@ -43,6 +43,7 @@ INSTANCE_REMOVED = "instance_removed"
 MISCONFIGURED = "provider_misconfigured"  # wrong key, licence, permission
 NO_ANSWER = "no_answer"
 AMBIGUOUS = "ambiguous_answer"
+INTERNAL = "internal"  # a fault of ours: it says nothing about the provider
 
 
 class ProviderError(Exception):

@@ -8,6 +8,7 @@ import logging
 import ssl
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -17,7 +18,18 @@ import structlog
 from httpx_aiohttp import AiohttpTransport
 
 from instances.providers import bounds
-from instances.providers.base import NO_ANSWER, UNREACHABLE, Answer, Call, Outcome, ProviderError, Request
+from instances.providers.base import (
+    INTERNAL,
+    MISCONFIGURED,
+    NO_ANSWER,
+    REJECTED_PAYLOAD,
+    UNREACHABLE,
+    Answer,
+    Call,
+    Outcome,
+    ProviderError,
+    Request,
+)
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -35,7 +47,7 @@ NEVER_LEFT = (
     aiohttp.InvalidURL,
     aiohttp.NonHttpUrlClientError,
 )
-FAILURES = (httpx.RequestError, httpx.InvalidURL, aiohttp.ClientError, OSError, TimeoutError)
+FAILURES = (httpx.RequestError, aiohttp.ClientError, OSError, TimeoutError)
 
 
 class _BodyTooLarge(OSError):
@@ -53,33 +65,58 @@ class AsyncHttp:
     async def perform(self, call: Call[T]) -> T:
         """Makes the request and reads the answer. `call.request.timeout` bounds the whole exchange.
 
-        Raises ProviderError: what `call.read` says of the answer, or, without one, that the request surely did
-        not leave (retry) or may have left (unknown when the call sends, retry otherwise).
+        Raises ProviderError, whatever goes wrong: what `call.read` says of the answer; or, without one, that the
+        request surely did not leave (retry; rejected or instance_down where it cannot leave as it is) or may have
+        left (unknown when the call sends, retry otherwise).
         """
         started = time.monotonic()
         try:
-            async with asyncio.timeout(call.request.timeout):
-                answer = await self._exchange(call.request)
-        except FAILURES as error:
-            failure = _failure(error, sends=call.sends)
-            _log(logging.WARNING, call.request, started, code=failure.code, error=type(error).__name__)
-            raise failure from error
+            answer = await self._ask(call)
+        except ProviderError as error:
+            cause = type(error.__cause__ or error).__name__
+            _log(logging.WARNING, call.request, started, code=error.code, error=cause)
+            raise
         _log(logging.DEBUG, call.request, started, status=answer.status)
-        return call.read(answer)
+        return _understand(call, answer)
 
     async def aclose(self) -> None:
         """Closes every connection."""
         await self._client.aclose()
 
-    async def _exchange(self, request: Request) -> Answer:
-        async with self._client.stream(
-            request.method,
-            request.url,
-            headers=dict(request.headers),
-            json=request.json,
-            timeout=_timeouts(request.timeout),
-        ) as response:
+    async def _ask(self, call: Call[T]) -> Answer:
+        request = self._prepare(call.request)
+        try:
+            async with asyncio.timeout(call.request.timeout):
+                return await self._exchange(request)
+        except FAILURES as error:
+            raise _failure(error, sends=call.sends) from error
+        except Exception as error:
+            raise _fault(error, sends=call.sends) from error
+
+    def _prepare(self, request: Request) -> httpx.Request:
+        """Raises ProviderError for what cannot leave as it is: by fault of the account's setup or of the message."""
+        if not all(value.isascii() and value.isprintable() for value in request.headers.values()):
+            detail = "The key has characters that cannot be sent."
+            raise ProviderError(MISCONFIGURED, detail, outcome=Outcome.INSTANCE_DOWN)
+        try:
+            url = httpx.URL(request.url)
+        except Exception as error:
+            raise _unreachable() from error
+        headers, timeout = dict(request.headers), _timeouts(request.timeout)
+        try:
+            return self._client.build_request(
+                request.method, url, headers=headers, json=request.json, timeout=timeout
+            )
+        except Exception as error:
+            detail = "The message cannot be written as JSON."
+            raise ProviderError(REJECTED_PAYLOAD, detail, outcome=Outcome.REJECTED) from error
+
+    async def _exchange(self, request: httpx.Request) -> Answer:
+        response = await self._client.send(request, stream=True)
+        try:
             body = await _read(response)
+        finally:
+            await response.aclose()
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(status=response.status_code, body=_parse(body), headers=headers)
 
@@ -93,8 +130,13 @@ def perform(call: Call[T]) -> T:
     return asyncio.run(_perform_alone(call))
 
 
-def perform_all(calls: Sequence[Call[T]]) -> list[T | ProviderError]:
-    """Performs several calls at once, for code that blocks. Returns, in their order, what each gave or raised."""
+def perform_all(calls: Sequence[Call[T]], *, within: float | None = None) -> list[T | ProviderError]:
+    """Performs several calls at once, for code that blocks. Returns, in their order, what each gave or raised.
+
+    None takes longer than `within` seconds, where given, nor than its own timeout.
+    """
+    if within is not None:
+        calls = [_hurried(call, within) for call in calls]
     return asyncio.run(_perform_together(calls))
 
 
@@ -119,6 +161,10 @@ async def _perform_together(calls: Sequence[Call[T]]) -> list[T | ProviderError]
         return await asyncio.gather(*(attempt(call) for call in calls))
     finally:
         await http.aclose()
+
+
+def _hurried(call: Call[T], seconds: float) -> Call[T]:
+    return replace(call, request=replace(call.request, timeout=min(call.request.timeout, seconds)))
 
 
 @cache
@@ -150,15 +196,39 @@ def _parse(body: bytes) -> Any:
         return None
 
 
+def _understand(call: Call[T], answer: Answer) -> T:
+    try:
+        return call.read(answer)
+    except ProviderError:
+        raise
+    except Exception as error:
+        raise _fault(error, sends=call.sends) from error
+
+
 def _failure(error: Exception, *, sends: bool) -> ProviderError:
     if _never_left(error):
-        return ProviderError(UNREACHABLE, "The provider could not be reached.", outcome=Outcome.RETRY)
-    outcome = Outcome.UNKNOWN if sends else Outcome.RETRY
-    return ProviderError(NO_ANSWER, "The provider gave no answer that could be read.", outcome=outcome)
+        return _unreachable()
+    return ProviderError(
+        NO_ANSWER, "The provider gave no answer that could be read.", outcome=_after_leaving(sends)
+    )
+
+
+def _fault(error: Exception, *, sends: bool) -> ProviderError:
+    """A bug of ours, which must not be taken for one of the provider's."""
+    log.error("provider.fault", exc_info=error)
+    return ProviderError(INTERNAL, type(error).__name__, outcome=_after_leaving(sends))
+
+
+def _unreachable() -> ProviderError:
+    return ProviderError(UNREACHABLE, "The provider could not be reached.", outcome=Outcome.RETRY)
+
+
+def _after_leaving(sends: bool) -> Outcome:
+    return Outcome.UNKNOWN if sends else Outcome.RETRY
 
 
 def _never_left(error: Exception) -> bool:
-    return isinstance(error.__cause__ or error, NEVER_LEFT) or isinstance(error, httpx.InvalidURL)
+    return isinstance(error.__cause__ or error, NEVER_LEFT)
 
 
 def _log(level: int, request: Request, started: float, **result: Any) -> None:

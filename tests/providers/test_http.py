@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from instances.providers import http
 from instances.providers.base import (
+    INTERNAL,
+    MISCONFIGURED,
     NO_ANSWER,
+    REJECTED_PAYLOAD,
     UNREACHABLE,
     Answer,
     Call,
@@ -28,9 +33,13 @@ KEY = "a-secret-key"
 StartPeer = Callable[[Behaviour], Peer]
 
 
+def echo(answer: Answer) -> Answer:
+    return answer
+
+
 def call(url: str, *, sends: bool = False, method: str = "POST", timeout: float = 2.0) -> Call[Answer]:
     request = Request(method, f"{url}/path?number=5511987654321", {"apikey": KEY}, {"a": 1}, timeout)
-    return Call(request, read=lambda answer: answer, sends=sends)
+    return Call(request, read=echo, sends=sends)
 
 
 def refusal(call: Call[Answer]) -> ProviderError:
@@ -111,7 +120,22 @@ def test_retries_when_the_port_refuses(closed_port: str, sends: bool) -> None:
     assert (error.code, error.outcome) == (UNREACHABLE, Outcome.RETRY)
 
 
-@pytest.mark.parametrize("url", ["http://no-such-host.invalid", "ftp://127.0.0.1", "http://[nonsense"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://no-such-host.invalid",
+        "ftp://127.0.0.1",
+        "http://[nonsense",
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:x",
+        "http://a\x00b",
+        "http://\ud800",
+        "http:///",
+        "no address",
+        "",
+    ],
+    ids=ascii,
+)
 def test_retries_when_there_is_nobody_to_reach(url: str) -> None:
     error = refusal(call(url, sends=True))
 
@@ -170,6 +194,77 @@ def test_takes_ten_megabytes_at_most() -> None:
     assert http.BODY_LIMIT == 10 * 1024 * 1024
 
 
+# --- what is wrong with a call itself ---
+
+
+@pytest.mark.parametrize("key", ["chave-é", "key\n", "a\x00b", "\ud800"], ids=ascii)
+def test_waits_for_a_key_that_can_be_sent(peer: StartPeer, key: str) -> None:
+    server = peer(behaviours.answer(b"{}"))
+
+    error = refusal(Call(Request("POST", server.url, {"apikey": key}, {"a": 1}), read=echo, sends=True))
+
+    assert (error.code, error.outcome) == (MISCONFIGURED, Outcome.INSTANCE_DOWN)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("body", ["\ud800", math.nan, object()], ids=["surrogate", "nan", "no JSON"])
+def test_rejects_a_body_that_cannot_be_sent(peer: StartPeer, body: Any) -> None:
+    server = peer(behaviours.answer(b"{}"))
+
+    error = refusal(Call(Request("POST", server.url, {"apikey": KEY}, {"text": body}), read=echo, sends=True))
+
+    assert (error.code, error.outcome) == (REJECTED_PAYLOAD, Outcome.REJECTED)
+    assert server.requests == []
+
+
+def broken(_answer: Answer) -> Answer:
+    raise KeyError("key")
+
+
+@pytest.mark.parametrize(("sends", "outcome"), [(True, Outcome.UNKNOWN), (False, Outcome.RETRY)])
+def test_does_not_know_what_an_answer_says_that_breaks_its_reader(
+    peer: StartPeer, sends: bool, outcome: Outcome
+) -> None:
+    request = call(peer(behaviours.answer(b"{}")).url).request
+
+    with capture_logs() as lines:
+        error = refusal(Call(request, read=broken, sends=sends))
+
+    assert (error.code, error.outcome) == (INTERNAL, outcome)
+    assert [line["log_level"] for line in lines if line["event"] == "provider.fault"] == ["error"]
+
+
+@pytest.mark.parametrize(("sends", "outcome"), [(True, Outcome.UNKNOWN), (False, Outcome.RETRY)])
+def test_does_not_know_after_a_fault_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, sends: bool, outcome: Outcome
+) -> None:
+    async def exchange(*_args: Any) -> Answer:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(AsyncHttp, "_exchange", exchange)
+
+    error = refusal(call("http://127.0.0.1:9", sends=sends))
+
+    assert (error.code, error.outcome) == (INTERNAL, outcome)
+
+
+def test_one_bad_call_does_not_fail_the_others(peer: StartPeer) -> None:
+    server = peer(behaviours.answer(b"{}"))
+    good = call(server.url)
+    bad = [
+        Call(Request("POST", server.url, {"apikey": "é"}), read=echo),
+        Call(Request("POST", server.url, {"apikey": KEY}, object()), read=echo),
+        Call(Request("POST", "http://[::", {"apikey": KEY}), read=echo),
+        Call(good.request, read=broken),
+    ]
+
+    first, *failed, last = perform_all([good, *bad, good])
+
+    assert isinstance(first, Answer)
+    assert isinstance(last, Answer)
+    assert all(isinstance(error, ProviderError) for error in failed)
+
+
 # --- many calls in one loop ---
 
 
@@ -196,6 +291,18 @@ def test_performs_several_and_gives_each_its_own_result(peer: StartPeer, closed_
     assert isinstance(second, ProviderError)
     assert second.code == UNREACHABLE
     assert perform_all([]) == []
+
+
+def test_performs_several_within_a_given_time(peer: StartPeer) -> None:
+    hung, good = peer(behaviours.hang), peer(behaviours.answer(b"{}"))
+    started = time.monotonic()
+
+    results = perform_all(
+        [call(hung.url, timeout=30), call(good.url), call(hung.url, timeout=30)], within=0.4
+    )
+
+    assert time.monotonic() - started < 2
+    assert [isinstance(result, Answer) for result in results] == [False, True, False]
 
 
 def test_never_repeats_a_send_on_a_kept_connection(peer: StartPeer) -> None:
