@@ -25,3 +25,14 @@ class StreamPlace(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} at {self.position}"
+
+
+class Lease(models.Model):
+    """Who does a piece of work now, and until when at most. See pilot/leases.py."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    token = models.UUIDField()
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,62 @@
+"""One holder at a time, and not for ever."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from pilot.leases import lease
+from pilot.models import Lease
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = timedelta(minutes=1)
+LAPSED = timedelta(seconds=-1)
+
+
+def test_gives_a_lease_to_one_at_a_time() -> None:
+    with (
+        lease("a", lasts=MINUTE) as first,
+        lease("a", lasts=MINUTE) as second,
+        lease("b", lasts=MINUTE) as other,
+    ):
+        assert [first, second, other] == [True, False, True]
+
+
+def test_gives_it_to_the_next_one_when_the_first_is_done() -> None:
+    with lease("a", lasts=MINUTE):
+        pass
+
+    with lease("a", lasts=MINUTE) as ours:
+        assert ours
+
+
+def test_whoever_did_not_get_it_does_not_end_it() -> None:
+    with lease("a", lasts=MINUTE):
+        with lease("a", lasts=MINUTE):
+            pass
+        with lease("a", lasts=MINUTE) as ours:
+            assert not ours
+
+
+def test_ends_it_when_the_work_fails() -> None:
+    with pytest.raises(ZeroDivisionError), lease("a", lasts=MINUTE):
+        raise ZeroDivisionError
+
+    assert not Lease.objects.exists()
+
+
+def test_does_not_wait_for_a_holder_that_died() -> None:
+    with lease("a", lasts=LAPSED), lease("a", lasts=MINUTE) as ours:
+        assert ours
+
+
+def test_a_holder_that_was_too_slow_does_not_end_the_lease_of_the_next() -> None:
+    slow = lease("a", lasts=LAPSED)
+    slow.__enter__()
+
+    with lease("a", lasts=MINUTE):
+        slow.__exit__(None, None, None)
+        with lease("a", lasts=MINUTE) as ours:
+            assert not ours
