@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from queue import Empty, SimpleQueue
 
@@ -232,7 +233,9 @@ class Dispatcher:
             return refusal
         if now >= claim.claimed_at + settings.LEASE:
             raise ProviderError("lease_lost", "It took too long to start.", outcome=Outcome.RETRY)
-        return await self._http.perform(call)
+        remaining = (claim.deliver_until - now).total_seconds()
+        in_time = replace(call, request=replace(call.request, leave_within=remaining))
+        return await self._http.perform(in_time)
 
     async def _type(self, claim: Claim) -> None:
         """Shows "typing…" first. Best effort: whatever happens, the message decides."""

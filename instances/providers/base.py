@@ -113,13 +113,14 @@ class HookConfig:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request. `timeout` is in seconds, for the whole exchange."""
+    """An HTTP request. `timeout` is in seconds, for the whole exchange; `leave_within` for the connection to stand."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
     json: Any = None
     timeout: float = 30.0
+    leave_within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class AsyncHttp:
             url = httpx.URL(request.url)
         except Exception as error:
             raise _unreachable() from error
-        headers, timeout = dict(request.headers), _timeouts(request.timeout)
+        headers, timeout = dict(request.headers), _timeouts(request)
         try:
             return self._client.build_request(
                 request.method, url, headers=headers, json=request.json, timeout=timeout
@@ -172,11 +172,13 @@ def _ssl_context() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-def _timeouts(whole: float) -> httpx.Timeout:
+def _timeouts(request: Request) -> httpx.Timeout:
     """Connecting, with the wait for a free connection, must fail well before the whole: only then is it known
-    that nothing has left."""
-    connecting = min(CONNECT_TIMEOUT, whole / 2)
-    return httpx.Timeout(whole, connect=connecting, pool=connecting)
+    that nothing has left. A request that must not leave late has no more time for it than that."""
+    connecting = min(CONNECT_TIMEOUT, request.timeout / 2)
+    if request.leave_within is not None:
+        connecting = min(connecting, max(request.leave_within, 0.001))
+    return httpx.Timeout(request.timeout, connect=connecting, pool=connecting)
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -188,3 +191,41 @@ def test_stopping_waits_for_what_is_in_flight(sends: Sends) -> None:
 
     message.refresh_from_db()
     assert message.status == Status.SUBMITTED
+
+
+def test_nothing_leaves_after_the_deadline_while_it_is_connecting(sends: Sends) -> None:
+    """A server whose backlog is full takes connections when the deadline has passed."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        crowd = [_knock(listener) for _ in range(4)]
+        sends.server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        sends.server.save(update_fields=["url"])
+        message = sends.message(sends.instance(), deliver_until=timezone.now() + timedelta(seconds=0.7))
+
+        sends.dispatcher.wake(message.instance_id)
+        eventually(lambda: Message.objects.get(pk=message.pk).status == Status.FAILED, within=3)
+        arrived = b"".join(_accepted(listener))
+        for client in crowd:
+            client.close()
+
+    assert b"sendText" not in arrived
+    assert Message.objects.get(pk=message.pk).failure_code == "expired"
+
+
+def _knock(listener: socket.socket) -> socket.socket:
+    client = socket.socket()
+    client.setblocking(False)
+    client.connect_ex(listener.getsockname())
+    return client
+
+
+def _accepted(listener: socket.socket) -> Iterator[bytes]:
+    """What came over every connection that the server can still take."""
+    listener.settimeout(1.5)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            connection, _address = listener.accept()
+            with connection, contextlib.suppress(TimeoutError, ConnectionError):
+                connection.settimeout(0.2)
+                yield connection.recv(65536)
