@@ -7,6 +7,7 @@ from django.db.models import Count, F, Q
 from django.utils.translation import gettext as _
 
 from instances.models import EvolutionServer, InstanceStatus
+from pilot.encryption import DecryptionError
 from pilot.errors import PilotError
 
 FROM_SETTINGS = "default"
@@ -28,7 +29,7 @@ def choose() -> EvolutionServer:
     take_from_settings()
     # Locked before it is counted: a count that is read with the lock may be from before the wait for it.
     locked = EvolutionServer.objects.select_for_update().filter(accepts_new=True).order_by("pk")
-    candidates = [server.pk for server in locked]
+    candidates = list(locked.values_list("pk", flat=True))
     present = Count("instances", filter=~Q(instances__status=InstanceStatus.REMOVED))
     counted = EvolutionServer.objects.filter(pk__in=candidates).annotate(load=present)
     server = counted.filter(load__lt=F("capacity")).order_by("load", "pk").first()
@@ -42,6 +43,15 @@ def take_from_settings() -> None:
     if not settings.EVOLUTION_URL:
         return
     wanted = {"url": settings.EVOLUTION_URL, "api_key": settings.EVOLUTION_API_KEY}
-    server, _created = EvolutionServer.objects.get_or_create(name=FROM_SETTINGS, defaults=wanted)
-    if wanted != {"url": server.url, "api_key": server.api_key}:
-        EvolutionServer.objects.filter(pk=server.pk).update(**wanted)
+    if _stored() == wanted:
+        return
+    if not EvolutionServer.objects.filter(name=FROM_SETTINGS).update(**wanted):
+        EvolutionServer.objects.get_or_create(name=FROM_SETTINGS, defaults=wanted)
+
+
+def _stored() -> dict[str, str] | None:
+    """The address and the key on record; None where there are none that can be read."""
+    try:
+        return EvolutionServer.objects.filter(name=FROM_SETTINGS).values("url", "api_key").first()
+    except DecryptionError:
+        return None

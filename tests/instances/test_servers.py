@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
 from pytest_django import Settings
 
 from instances import servers
@@ -75,3 +76,14 @@ def test_has_no_server_of_the_environment_without_a_url() -> None:
     servers.take_from_settings()
 
     assert not EvolutionServer.objects.exists()
+
+
+def test_replaces_a_key_that_cannot_be_read_by_that_of_the_environment(settings: Settings) -> None:
+    settings.EVOLUTION_URL, settings.EVOLUTION_API_KEY = "http://evolution.test", "key-1"
+    servers.take_from_settings()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE instances_evolutionserver SET api_key = 'not a token'")
+
+    servers.take_from_settings()
+
+    assert EvolutionServer.objects.get().api_key == "key-1"
