@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.conf import settings
 from django.db.models import Count, F, Q
 from django.utils.translation import gettext as _
@@ -49,7 +51,7 @@ def take_from_settings() -> None:
         EvolutionServer.objects.get_or_create(name=FROM_SETTINGS, defaults=wanted)
 
 
-def _stored() -> dict[str, str] | None:
+def _stored() -> Mapping[str, object] | None:
     """The address and the key on record; None where there are none that can be read."""
     try:
         return EvolutionServer.objects.filter(name=FROM_SETTINGS).values("url", "api_key").first()
