@@ -330,11 +330,21 @@ class Postgres(Engine):
         lines = file.read_text().splitlines() if file.exists() else []
         return len(lines) > 7 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
+    def _launch(self) -> None:
+        self._logged_before = self.log.stat().st_size if self.log.exists() else 0
+        super()._launch()
+
     def _check_start(self, deadline: float) -> None:
-        if not self.alive() and "is still in use" in tail(self.log, 3) and time.monotonic() < deadline:
+        if not self.alive() and self._finds_backends() and time.monotonic() < deadline:
             self._launch()  # the backends of a killed server need a moment to notice
             return
         super()._check_start(deadline)
+
+    def _finds_backends(self) -> bool:
+        """Whether this start failed for the backends of a killed server, which write to the same log meanwhile."""
+        with self.log.open("rb") as log:
+            log.seek(self._logged_before)
+            return b"is still in use" in log.read()
 
 
 class Valkey(Engine):

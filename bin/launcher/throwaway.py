@@ -32,7 +32,7 @@ def environment(*, durable: bool = False) -> Iterator[dict[str, str]]:
     PILOT_TEST_ENGINES in it is a directory for the data of servers that tests start themselves.
     """
     secrets = {name: make() for name, make in SECRETS.items()}
-    with _workspace() as directory, _servers(directory, durable=durable) as addresses:
+    with workspace() as directory, _servers(directory, durable=durable) as addresses:
         own_servers = directory / "engines"
         own_servers.mkdir()
         own_servers.chmod(0o755)
@@ -41,7 +41,7 @@ def environment(*, durable: bool = False) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def _workspace() -> Iterator[Path]:
+def workspace() -> Iterator[Path]:
     """A directory that the database servers' account can enter, deleted afterwards.
 
     A run that was killed leaves its directory behind, no longer locked: the next run deletes it.

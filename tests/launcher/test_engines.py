@@ -114,6 +114,19 @@ def test_postgres_waits_for_backends_that_outlive_a_killed_server(postgres: Post
     assert ask(postgres, "SELECT 1") == "1"
 
 
+def test_postgres_finds_its_own_words_among_those_of_dying_backends(postgres: Postgres) -> None:
+    """Dozens of backends may notice the end of their server at the moment in which its successor fails."""
+    before = postgres._logged_before
+    with postgres.log.open("a") as log:
+        log.write("FATAL:  pre-existing shared memory block is still in use\n")
+        log.writelines(["FATAL:  terminating connection due to unexpected postmaster exit\n"] * 50)
+
+    assert postgres._finds_backends()
+    postgres._logged_before = postgres.log.stat().st_size
+    assert not postgres._finds_backends()
+    postgres._logged_before = before
+
+
 def test_postgres_stops_in_good_order_with_a_client_connected(postgres: Postgres) -> None:
     with psycopg.connect(postgres.url):
         postgres.stop()
