@@ -23,6 +23,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from django.utils import timezone
 
+from instances.models import Instance
 from instances.providers import PROVIDERS
 from instances.providers.base import MISCONFIGURED, Call, Outcome, ProviderError, Receipt
 from instances.providers.http import AsyncHttp
@@ -38,6 +39,7 @@ FORECASTS_COMPARED = 1000
 RECONNECT_SECONDS = 1.0  # between tries while the database is away
 # A server that hangs may fill its share of the slots, never all of them.
 SERVERS_SHARE = 4
+UNKNOWN = -1
 
 _shared: Dispatcher | None = None
 _sharing = threading.Lock()
@@ -122,6 +124,8 @@ class Dispatcher:
 
     def _run_claimer(self) -> None:
         while (batch := self._next_batch()) is not None:
+            if not batch:
+                continue
             claims = self._claim(batch)
             self._note_claims(claims)
             self._give_back(len(batch) - len(claims))
@@ -131,16 +135,35 @@ class Dispatcher:
         connection.close()
 
     def _next_batch(self) -> list[int] | None:
-        """Woken instances for the free slots, which they occupy; None when stopping."""
+        """Woken instances for the free slots, which they occupy; perhaps none; None when stopping."""
         with self._condition:
-            self._condition.wait_for(lambda: self._stopping or self._claimable(1))
+            self._condition.wait_for(lambda: self._stopping or self._strangers() or self._claimable(1))
             if self._stopping:
                 return None
+            strangers = self._strangers()
+        if strangers:
+            self._ask_for_servers(strangers)
+        with self._condition:
             batch = self._claimable(CLAIMED_AT_ONCE)
             for instance_id in batch:
                 del self._woken[instance_id]
             self._busy += len(batch)
             return batch
+
+    def _strangers(self) -> list[int]:
+        """Woken instances of which the server is not known yet."""
+        return [instance_id for instance_id in self._woken if instance_id not in self._server_of]
+
+    def _ask_for_servers(self, instance_ids: Sequence[int]) -> None:
+        try:
+            rows = Instance.objects.filter(pk__in=instance_ids).values_list("pk", "server_id")
+            known = dict.fromkeys(instance_ids) | dict(rows)
+        except AWAY:
+            log.exception("dispatcher.database_away", instances=len(instance_ids))
+            self._pause_after_failure()
+            return
+        with self._condition:
+            self._server_of.update(known)
 
     def _claimable(self, most: int) -> list[int]:
         """The first woken instances for which there is room, overall and on their servers."""
@@ -149,8 +172,8 @@ class Dispatcher:
         found: list[int] = []
         busy = self._busy_on.copy()
         for instance_id in self._woken if room > 0 else ():
-            server_id = self._server_of.get(instance_id)
-            if server_id is None or busy[server_id] < share:
+            server_id = self._server_of.get(instance_id, UNKNOWN)
+            if server_id is None or (server_id != UNKNOWN and busy[server_id] < share):
                 busy[server_id] += 1
                 found.append(instance_id)
                 if len(found) == room:
@@ -177,7 +200,6 @@ class Dispatcher:
         with self._condition:
             self._moved_at = time.monotonic()
             for each in claims:
-                self._server_of[each.instance_id] = each.server_id
                 self._busy_on[each.server_id] += 1
         for each in claims:
             if each.expected_at is not None:

@@ -118,7 +118,7 @@ def _learn(settlements: Sequence[Settlement], now: datetime) -> None:
     """After the fact, and apart from it: a failure here must not make anybody settle again."""
     try:
         _note_endpoints(settlements, now)
-        _degrade_instances(settlements)
+        _degrade_instances(settlements, now)
     except DatabaseError:
         log.exception("settle.nothing_learned")
 
@@ -140,7 +140,7 @@ def _note_endpoints(settlements: Sequence[Settlement], now: datetime) -> None:
     breaking.note(answered=answered, failures=failures, now=now)
 
 
-def _degrade_instances(settlements: Sequence[Settlement]) -> None:
+def _degrade_instances(settlements: Sequence[Settlement], now: datetime) -> None:
     """Closes the gate of instances that turned out to be down; their health check opens it again.
 
     An instance that changed since the attempt began is left alone: that news is newer.
@@ -150,13 +150,14 @@ def _degrade_instances(settlements: Sequence[Settlement]) -> None:
         for settlement in settlements
         if isinstance(settlement.result, ProviderError) and settlement.result.outcome == Outcome.INSTANCE_DOWN
     }
-    for instance_id, (at, code) in sorted(down.items()):
+    for instance_id, (claimed_at, code) in sorted(down.items()):
         connections.move(
             instance_id=instance_id,
             to=InstanceStatus.DEGRADED,
-            at=at,
+            at=now,
             reason=code,
             only_from=[InstanceStatus.OPEN],
+            unless_changed_after=claimed_at,
         )
 
 

@@ -65,6 +65,16 @@ def test_an_instance_that_was_down_in_an_earlier_attempt_queues_nothing_now() ->
     assert (second.attempt, message.status) == (1, Status.UNCONFIRMED)
 
 
+def test_an_attempt_from_before_it_reconnected_does_not_degrade_an_instance() -> None:
+    message = make_message()
+    (each,) = claim([message.instance_id], now=NOW)
+    Instance.objects.update(status_changed_at=NOW + timedelta(seconds=1))
+
+    settle([Settlement(each, error(Outcome.INSTANCE_DOWN, "instance_disconnected"))], now=NOW)
+
+    assert Instance.objects.get(pk=message.instance_id).status == "open"
+
+
 def test_learning_that_fails_does_not_make_anybody_settle_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_kwargs: Any) -> None:
         raise DatabaseError("deadlock detected")
@@ -240,9 +250,6 @@ def test_a_hung_server_takes_its_share_of_the_slots_and_no_more(sends: Sends) ->
         sends.emulator.arm("latency", seconds=2, instance=instance.provider_name)
     dispatcher = Dispatcher(in_flight=4)
     dispatcher.start()
-    warm_up = Instance.objects.filter(pk__in=[instance.pk for instance in hung])
-    dispatcher._server_of.update(warm_up.values_list("pk", "server_id"))
-
     dispatcher.wake(*(instance.pk for instance in hung))
     threading.Event().wait(0.5)
 
