@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -149,21 +148,6 @@ def remove(*, instance: Instance, now: datetime) -> None:
         _ask_unless_gone(call)
     _wait_until_gone(instance)
     status.move(instance_id=instance.pk, to=status.REMOVED, at=now)
-
-
-def ensure_hook(*, instance: Instance) -> bool:
-    """Sets the instance's webhook again where it is not as it should be. True when it was not.
-
-    Evolution has been seen to lose it in a restart (its public issues 2694, 2027).
-    """
-    provider, account, wanted = provider_for(instance), instance.account(), hooks.config_of(instance)
-    found = _ask(provider.get_hook(account))
-    if found is not None and found.url == wanted.url and set(found.events) == set(wanted.events):
-        return False
-    _ask(provider.set_hook(account, wanted))
-    detail = {"was_set": found is not None}
-    status.note(instance_id=instance.pk, kind="hook_repaired", at=timezone.now(), detail=detail)
-    return True
 
 
 # --- what the provider says -------------------------------------------------------------------------------

@@ -26,3 +26,9 @@ def config_of(instance: Instance) -> HookConfig:
     """The webhook that `instance` should have."""
     url = f"{settings.PUBLIC_URL}/hooks/{instance.provider}/{instance.hook_token}"
     return HookConfig(url=url, events=provider_for(instance).hook_events)
+
+
+def is_right(instance: Instance, found: HookConfig | None) -> bool:
+    """Whether what the provider has is the webhook that `instance` should have."""
+    wanted = config_of(instance)
+    return found is not None and found.url == wanted.url and set(found.events) == set(wanted.events)

@@ -81,6 +81,10 @@ class Instance(models.Model):
     qr_count = models.PositiveSmallIntegerField(default=0, editable=False)
     qr_expires_at = models.DateTimeField(null=True, editable=False)
 
+    # when instances/health.py last asked the provider
+    state_checked_at = models.DateTimeField(null=True, editable=False)
+    hook_checked_at = models.DateTimeField(null=True, editable=False)
+
     # how it sends
     pace_least_seconds = models.FloatField(
         _("shortest gap (s)"), default=30, validators=_seconds_up_to(LONGEST_PACE_SECONDS)

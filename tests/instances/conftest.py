@@ -1,5 +1,6 @@
-"""A sandbox to connect instances to."""
+"""A sandbox to connect instances to, and servers that misbehave."""
 
+from tests.providers.conftest import peer
 from tests.sandboxes import sandbox, sandbox_process
 
-__all__ = ["sandbox", "sandbox_process"]
+__all__ = ["peer", "sandbox", "sandbox_process"]

@@ -16,6 +16,7 @@ from instances.providers.base import (
     THROTTLED,
     Account,
     Answer,
+    HookConfig,
     OutboundMessage,
     Outcome,
     ProviderError,
@@ -173,3 +174,12 @@ def test_keeps_explanations_short() -> None:
     with pytest.raises(ProviderError) as raised:
         read(400, envelope(["x" * 5000]))
     assert len(raised.value.detail) == 300
+
+
+@pytest.mark.parametrize("events", [None, "SEND_MESSAGE", 7, [{"a": 1}], {}])
+def test_a_webhook_with_odd_events_is_one_for_none(events: Any) -> None:
+    read_hook = Evolution().get_hook(ACCOUNT).read
+
+    hook = read_hook(Answer(200, {"enabled": True, "url": "http://pilot.test", "events": events}))
+
+    assert hook == HookConfig(url="http://pilot.test", events=[])

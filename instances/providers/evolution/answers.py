@@ -124,13 +124,13 @@ def deleted(answer: Answer) -> None:
 
 
 def hook(answer: Answer) -> HookConfig | None:
-    """The webhook that is on, if any."""
+    """The webhook that is on, if any. One without a list of events is on for none."""
     body = success(answer)
     if not body.get("enabled"):
         return None
-    return HookConfig(
-        url=body.get("url") or "", events=body.get("events") or (), headers=body.get("headers") or {}
-    )
+    events = body.get("events")
+    subscribed = [event for event in events if isinstance(event, str)] if isinstance(events, list) else []
+    return HookConfig(url=body.get("url") or "", events=subscribed, headers=body.get("headers") or {})
 
 
 def complaint(answer: Answer) -> str:
