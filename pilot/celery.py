@@ -49,12 +49,12 @@ app.conf.beat_schedule = {
     "recheck-instances": {
         "task": "instances.recheck",
         "schedule": 30.0,
-        "options": {"queue": "control", "expires": 25},
+        "options": {"queue": "health", "expires": 25},
     },
     "keep-hooks": {
         "task": "instances.keep_hooks",
         "schedule": 300.0,
-        "options": {"queue": "control", "expires": 250},
+        "options": {"queue": "health", "expires": 250},
     },
 }
 

@@ -21,7 +21,7 @@ from pilot.celery import queue_for
 
 log = structlog.get_logger(__name__)
 
-FIXED_QUEUES = ("control", "beat")
+FIXED_QUEUES = ("control", "beat", "health")
 HEARTBEAT_SECONDS = 10.0
 STUCK_SECONDS = settings.SEND_TIMEOUT_SECONDS + 30.0
 STOP_SECONDS = settings.SEND_TIMEOUT_SECONDS + 10.0

@@ -6,7 +6,7 @@ import pytest
 
 from instances.models import InstanceStatus
 from pilot import worker
-from pilot.celery import queue_for
+from pilot.celery import app, queue_for
 from tests.factories import make_instance
 
 pytestmark = pytest.mark.django_db
@@ -30,3 +30,18 @@ def test_keeps_the_queue_of_an_instance_that_is_paused() -> None:
 
 def test_consumes_its_own_queue_and_the_fixed_ones() -> None:
     assert worker.wanted_queues("w1") == {*worker.FIXED_QUEUES, "hb.w1"}
+
+
+def test_consumes_every_queue_that_beat_fills() -> None:
+    filled = {entry["options"]["queue"] for entry in app.conf.beat_schedule.values()}
+
+    assert filled <= set(worker.FIXED_QUEUES)
+
+
+def test_what_waits_for_providers_is_in_nobodys_way() -> None:
+    """The pulse and the deadlines never stand behind a check of instances."""
+    queues: dict[str, set[str]] = {}
+    for entry in app.conf.beat_schedule.values():
+        queues.setdefault(entry["options"]["queue"], set()).add(entry["task"])
+
+    assert queues["health"] == {"instances.recheck", "instances.keep_hooks"}
