@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
-from zoneinfo import ZoneInfo
 
 import structlog
 from django.conf import settings
 from django.db import connection, transaction
 from psycopg.types.json import Jsonb
 
+from accounts.models import zone_of
 from instances import breaking
 from instances.accounts import account_of
 from instances.models import Lane
@@ -59,8 +59,8 @@ class Claim:
 
 
 _LANES = """
-SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.held_by, lane.turn,
-       lane.sent_on, lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds, i.pace_most_seconds,
+SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.held_by,
+       lane.held_until, lane.turn, lane.sent_on, lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds, i.pace_most_seconds,
        i.urgent_gap_seconds, i.daily_cap, i.warm_up_from, i.typing_ms, i.provider, i.server_id, t.time_zone,
        b.open_until, b.probe_until
 FROM instances_lane lane
@@ -142,6 +142,7 @@ class _Lane:
     next_send_at: datetime
     next_urgent_at: datetime
     held_by: str
+    held_until: datetime | None
     turn: float
     sent_on: date | None
     sent_count: int
@@ -160,10 +161,22 @@ class _Lane:
     breaker_open_until: datetime | None
     breaker_probe_until: datetime | None
 
-    def gate(self, *, now: datetime, urgent: bool) -> Hold | None:
-        names = LaneState.__dataclass_fields__
-        return gates.lane_gate(
-            LaneState(**{name: getattr(self, name) for name in names}), now=now, urgent=urgent
+    def state(self) -> LaneState:
+        """The lane as the gates see it."""
+        return LaneState(
+            status=self.status,
+            paused=self.paused,
+            in_flight=self.in_flight,
+            concurrency=self.concurrency,
+            next_send_at=self.next_send_at,
+            next_urgent_at=self.next_urgent_at,
+            daily_cap=self.daily_cap,
+            warm_up_from=self.warm_up_from,
+            sent_on=self.sent_on,
+            sent_count=self.sent_count,
+            time_zone=self.time_zone,
+            breaker_open_until=self.breaker_open_until,
+            breaker_probe_until=self.breaker_probe_until,
         )
 
     def half_open(self) -> bool:
@@ -208,7 +221,7 @@ class _Taken:
         # An urgent message goes between the others: it may delay the next one by its gap, never bring it forward.
         after_urgent = max(lane.next_send_at, gap)
         next_send_at = now if picked.late else after_urgent if picked.urgent else pace
-        today = now.astimezone(ZoneInfo(lane.time_zone)).date()
+        today = now.astimezone(zone_of(lane.time_zone)).date()
         return cls(picked, lane, next_send_at, now if picked.late else gap, today)
 
     def more(self, now: datetime) -> bool:
@@ -236,9 +249,8 @@ def _lock_lanes(instance_ids: Iterable[int]) -> list[_Lane]:
 
 # --- lanes ------------------------------------------------------------------------------------------------
 
-Passing = Mapping[
-    int, tuple[_Lane, bool]
-]  # by instance: the lane, and whether only an urgent message may pass
+# By instance: the lane, and whether only an urgent message may pass.
+Passing = Mapping[int, tuple[_Lane, bool]]
 
 
 def _pass_lanes(lanes: Sequence[_Lane], now: datetime) -> Passing:
@@ -259,8 +271,9 @@ def _pass_lanes(lanes: Sequence[_Lane], now: datetime) -> Passing:
 
 
 def _gate(lane: _Lane, now: datetime) -> tuple[Hold | None, bool]:
-    hold = lane.gate(now=now, urgent=False)
-    return hold, hold is not None and lane.gate(now=now, urgent=True) is None
+    state = lane.state()
+    hold = gates.lane_gate(state, now=now)
+    return hold, hold is not None and gates.lane_gate(state, now=now, urgent=True) is None
 
 
 def _takes_probe(lane: _Lane, now: datetime) -> bool:
@@ -306,9 +319,10 @@ def _note_hold(lane: _Lane, hold: Hold, now: datetime) -> None:
         return
     if hold.gate == "daily_cap" and hold.until is not None:
         _rest(lane, min(hold.until, now + RESTS))  # not until midnight: a cap may be raised
+    if (lane.held_by, lane.held_until) != (hold.gate, hold.until):
+        Lane.objects.filter(pk=lane.instance_id).update(held_by=hold.gate, held_until=hold.until)
     if lane.held_by == hold.gate:
         return
-    Lane.objects.filter(pk=lane.instance_id).update(held_by=hold.gate, held_until=hold.until)
     until = {"until": hold.until.isoformat()} if hold.until else {}
     values: dict[str, Any] = {
         "gate": hold.gate,

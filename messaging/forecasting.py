@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import connection
 
+from accounts.models import zone_of
 from instances import breaking
 from instances.models import Instance, InstanceStatus, Lane
 from messaging.gates import allowance
@@ -175,7 +175,7 @@ def _after_midnight(
     expected: datetime, position: int, instance: Instance, lane: Lane, now: datetime
 ) -> datetime | None:
     """Later by whole days when the day's allowance does not reach as far as the position; None when it is nothing."""
-    zone = ZoneInfo(instance.tenant.time_zone)
+    zone = zone_of(instance.tenant)
     today = now.astimezone(zone).date()
     most = allowance(daily_cap=instance.daily_cap, warm_up_from=instance.warm_up_from, today=today)
     if most is None:

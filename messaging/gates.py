@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from zoneinfo import ZoneInfo
 
+from accounts.models import zone_of
 from messaging.models import FailureCode
 
 # What a new number may send on its first days: bans come after small volumes (Evolution's public issues 1870, 2298).
@@ -90,7 +90,7 @@ def _breaker(lane: LaneState, now: datetime) -> Hold | None:
 
 
 def _day(lane: LaneState, now: datetime) -> Hold | None:
-    today = now.astimezone(ZoneInfo(lane.time_zone)).date()
+    today = now.astimezone(zone_of(lane.time_zone)).date()
     most = allowance(daily_cap=lane.daily_cap, warm_up_from=lane.warm_up_from, today=today)
     if most is None or lane.sent_on != today or lane.sent_count < most:
         return None
@@ -107,7 +107,7 @@ def allowance(*, daily_cap: int | None, warm_up_from: date | None, today: date) 
 
 
 def _midnight_after(today: date, time_zone: str) -> datetime:
-    return datetime.combine(today + timedelta(days=1), time(), tzinfo=ZoneInfo(time_zone))
+    return datetime.combine(today + timedelta(days=1), time(), tzinfo=zone_of(time_zone))
 
 
 def _pace(lane: LaneState, now: datetime, urgent: bool) -> Hold | None:
