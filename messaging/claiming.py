@@ -59,10 +59,10 @@ class Claim:
 
 
 _LANES = """
-SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.held_by,
-       lane.held_until, lane.turn, lane.sent_on, lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds, i.pace_most_seconds,
-       i.urgent_gap_seconds, i.daily_cap, i.warm_up_from, i.typing_ms, i.provider, i.server_id, t.time_zone,
-       b.open_until, b.probe_until
+SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.held_by, lane.held_until,
+       lane.turn, lane.sent_on, lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds,
+       i.pace_most_seconds, i.urgent_gap_seconds, i.daily_cap, i.warm_up_from, i.typing_ms, i.provider, i.server_id,
+       t.time_zone, b.open_until, b.probe_until
 FROM instances_lane lane
 JOIN instances_instance i ON i.id = lane.instance_id
 JOIN accounts_tenant t ON t.id = i.tenant_id
