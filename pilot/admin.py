@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.paginator import InfinitePaginator
 
-from pilot.models import Heartbeat, StreamPlace
+from pilot.models import Heartbeat, Lease, StreamPlace
 
 # The administration signs people in by the same door as the dashboard, or it would go round their second factor.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
@@ -54,6 +54,13 @@ class RecordInline(ReadOnly, TabularInline):
 class HeartbeatAdmin(RecordAdmin):
     list_display = ("name", "kind", "progressed_at")
     list_filter = ("kind",)
+    search_fields = ("name",)
+    ordering = ("name",)
+
+
+@admin.register(Lease)
+class LeaseAdmin(RecordAdmin):
+    list_display = ("name", "until")
     search_fields = ("name",)
     ordering = ("name",)
 

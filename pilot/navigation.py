@@ -75,6 +75,7 @@ ADMINISTRATION = {
                 "collapsible": True,
                 "items": [
                     _link(_("Heartbeats"), "monitor_heart", "pilot_heartbeat"),
+                    _link(_("Leases"), "lock_clock", "pilot_lease"),
                     _link(_("Stream readers"), "stream", "pilot_streamplace"),
                     _link(_("Message events"), "timeline", "messaging_messageevent"),
                     _link(_("Parked receipts"), "local_parking", "messaging_parkedreceipt"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from allauth.account.models import EmailAddress
@@ -30,7 +31,7 @@ from messaging.models import (
     ReceivedMessage,
     UnknownPolicy,
 )
-from pilot.models import Heartbeat, StreamPlace
+from pilot.models import Heartbeat, Lease, StreamPlace
 from tests import factories
 from tests.factories import NOW
 from webhooks.models import InboundCall
@@ -106,6 +107,7 @@ def _one_of_each(number: int) -> None:
     AccessAttempt.objects.create(username=user.email, ip_address="127.0.0.1", failures_since_start=1)
     AccessLog.objects.create(username=user.email, ip_address="127.0.0.1")
     Heartbeat.objects.create(name=f"worker-{number}", kind="worker", progressed_at=NOW)
+    Lease.objects.create(name=f"work-{number}", token=uuid4(), until=NOW)
     StreamPlace.objects.create(name=f"reader-{number}")
 
 
