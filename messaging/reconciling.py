@@ -37,12 +37,12 @@ LOOK_UP_SECONDS = 20.0
 GRACE = timedelta(seconds=30)
 # An unconfirmed message that nobody could ask about is given up this long after its deadline.
 LAST_MOMENT = timedelta(seconds=50)
-# A pace is never longer; an open lane that was free for so long had nobody to use it.
+# An open lane that has been free for so long had nobody to use it.
 LATE_AFTER = timedelta(minutes=2)
 HURRIED_AT_ONCE = 3
 # How long the provider is asked about a one-time code before a tenant's policy sends it again.
 RESEND_AFTER = timedelta(seconds=20)
-RESENDS = 2
+RESENDS = 1
 
 _EXPIRED = """
 SELECT id FROM messaging_message

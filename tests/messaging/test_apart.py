@@ -19,6 +19,7 @@ from messaging.claiming import claim
 from messaging.dispatching import Dispatcher
 from messaging.models import Message, Status, UnknownPolicy
 from messaging.settling import Settlement, settle
+from pilot.celery import app
 from tests.factories import NOW, make_instance, make_message, make_project
 from tests.messaging.sends import Sends
 
@@ -111,7 +112,7 @@ def test_a_slow_look_up_takes_no_message_out_of_a_workers_hands(monkeypatch: pyt
     assert claim([message.instance_id], now=soon + timedelta(seconds=27)) == []
 
 
-def test_a_code_is_sent_again_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_code_is_sent_again_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciling, "_ask", lambda messages, now: {})
     message = make_message(category="otp", deliver_until=NOW + timedelta(hours=1))
     UnknownPolicy.objects.create(tenant=message.tenant, resend=True)
@@ -343,3 +344,22 @@ def test_a_crowd_of_unconfirmed_messages_is_decided_in_time(monkeypatch: pytest.
 
     assert set(Message.objects.values_list("failure_code", flat=True)) == {"outcome_unknown"}
     assert settling.FIRST_LOOK_UP < reconciling.LAST_MOMENT < timedelta(minutes=1)
+
+
+def test_a_worker_killed_just_before_the_deadline_delays_the_end_by_less_than_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconciling, "_ask", lambda messages, now: {})
+    every = app.conf.beat_schedule["resolve-unconfirmed"]["schedule"]
+    message = make_message(deliver_until=NOW + timedelta(seconds=1))
+    claim([message.instance_id], now=NOW)
+
+    ticks = (NOW + timedelta(seconds=seconds) for seconds in range(0, 120, int(every)))
+    for now in ticks:
+        reconciling.resolve_unconfirmed(now=now)
+        message.refresh_from_db()
+        if message.status == Status.FAILED:
+            break
+
+    assert message.failed_at is not None
+    assert message.failed_at <= message.deliver_until + timedelta(minutes=1)
