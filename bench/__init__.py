@@ -1,0 +1,1 @@
+"""What bin/bench measures: real processes, real HTTP, durable servers. See docs/performance.md."""

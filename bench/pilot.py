@@ -1,0 +1,203 @@
+"""Pilot, measured: requests accepted, messages sent, and a worker with nothing to do."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from launcher import client, paths
+from launcher.errors import LauncherError
+from launcher.ports import free_port
+from launcher.processes import Process
+
+from bench import rows
+from bench.reference import Figures
+from bench.stage import Stage
+
+BUSY_INSTANCES = 50
+NOWHERE = "http://127.0.0.1:9"  # a provider that nobody calls
+SETTLE_SECONDS, MEASURE_SECONDS = 15, 10
+DRAIN_SECONDS = 600.0
+POLL_SECONDS = 0.05
+SEED = paths.REPO / "bench" / "seed_stack"
+
+
+# --- accept -----------------------------------------------------------------------------------------------
+
+
+def accept(stage: Stage, options: argparse.Namespace) -> Figures:
+    """POST /api/messages as fast as `connections` clients can, for `seconds`."""
+    stage.clear()
+    world = rows.make_world(instances=BUSY_INSTANCES, provider_url=NOWHERE)
+    web = stage.web(options.web)
+    with stage.running(web):
+        stage.wait_for_web(web)
+        _warm_up(stage, world)
+        stage.console.status("accept", f"wrk, {options.seconds} s")
+        figures = _wrk(stage, world, options)
+    if rows.count_accepted() < figures.pop("answered"):
+        raise LauncherError("More messages were answered with 202 than are stored and counted.")
+    return figures | {"web_processes": options.web}
+
+
+def _warm_up(stage: Stage, world: rows.World) -> None:
+    """One request each for several times as many processes as there are, so that each has loaded everything."""
+    for _ in range(16):
+        reply = client.call(
+            stage.addresses.web_port,
+            "POST",
+            "/api/messages",
+            body=rows.BODY,
+            headers={"apikey": world.api_key},
+        )
+        if reply is None or reply.status != 202:
+            raise LauncherError(f"A message was not accepted: {reply}")
+
+
+_LUA = """local n = 0
+request = function()
+  n = n + 1
+  return wrk.format("POST", nil, {["Content-Type"] = "application/json", ["apikey"] = "%(key)s"},
+    '{"instance":"i' .. (n %% %(instances)d) .. '","to":"5511999990000","template":"code",'
+    .. '"variables":{"name":"Ana","code":"123456"}}')
+end
+"""
+
+
+def _wrk(stage: Stage, world: rows.World, options: argparse.Namespace) -> Figures:
+    script = stage.state.root / "accept.lua"
+    script.write_text(_LUA % {"key": world.api_key, "instances": BUSY_INSTANCES})
+    url = f"{stage.addresses.public_url}/api/messages"
+    clients = ["-t1", f"-c{options.connections}", f"-d{options.seconds}s", "--latency"]
+    ran = subprocess.run(
+        ["wrk", *clients, "-s", str(script), url],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=options.seconds + 60,
+    )
+    return _read_wrk(ran.stdout)
+
+
+def _read_wrk(output: str) -> Figures:
+    def figure(pattern: str) -> str:
+        found = re.search(pattern, output)
+        return found[1] if found else "0"
+
+    failed = int(figure(r"Non-2xx or 3xx responses: (\d+)"))
+    return {
+        "requests_per_s": float(figure(r"Requests/sec:\s+([\d.]+)")),
+        "p50": figure(r"50%\s+(\S+)"),
+        "p99": figure(r"99%\s+(\S+)"),
+        "failed": failed,
+        "answered": int(figure(r"(\d+) requests in")) - failed,
+    }
+
+
+# --- drain ------------------------------------------------------------------------------------------------
+
+
+def drain(stage: Stage, options: argparse.Namespace) -> Figures:
+    """Send `messages` that wait on 50 instances, to a provider that answers at once."""
+    stage.clear()
+    port = free_port()
+    world = rows.make_world(instances=BUSY_INSTANCES, provider_url=f"http://127.0.0.1:{port}")
+    workers = [stage.worker(number + 1) for number in range(options.workers)]
+    provider = _provider(stage, port)
+    with stage.running(provider, *workers, stage.beat()):
+        stage.wait(lambda: "ready" in provider.log.read_text(), provider, "to be ready")
+        _wait_until_subscribed(stage, workers, BUSY_INSTANCES)
+        seconds = _timed_drain(stage, world, workers, options.messages)
+    return {
+        "messages_per_s": round(options.messages / seconds, 1),
+        "messages": options.messages,
+        "seconds": round(seconds, 2),
+        "workers": options.workers,
+    }
+
+
+def _timed_drain(stage: Stage, world: rows.World, workers: list[Process], messages: int) -> float:
+    stage.console.status("drain", f"queueing {messages}")
+    rows.queue(world, messages)
+    began = time.monotonic()
+    rows.wake(world)
+    deadline = began + DRAIN_SECONDS
+    while left := rows.count_waiting():
+        stage.console.status("drain", f"{left} of {messages} left")
+        if time.monotonic() > deadline or not all(worker.alive() for worker in workers):
+            raise LauncherError(f"{left} messages were still waiting after {time.monotonic() - began:.0f} s.")
+        time.sleep(POLL_SECONDS)
+    seconds = time.monotonic() - began
+    if (submitted := rows.count_submitted()) != messages:
+        raise LauncherError(f"{submitted} of {messages} messages were taken over by the provider.")
+    return seconds
+
+
+def _provider(stage: Stage, port: int) -> Process:
+    log = stage.state.log("provider")
+    log.unlink(missing_ok=True)
+    env = {**stage.env, "PORT": str(port), "LATENCY_MS": "0"}
+    return Process("provider", ["node", "provider.js"], log=log, env=env, cwd=SEED)
+
+
+def _wait_until_subscribed(stage: Stage, workers: list[Process], instances: int) -> None:
+    subscribed = lambda: rows.count_subscribed(instances) == len(workers)  # noqa: E731
+    stage.wait(subscribed, workers[0], "to subscribe to its queues")
+
+
+# --- idle -------------------------------------------------------------------------------------------------
+
+
+def idle(stage: Stage, options: argparse.Namespace) -> Figures:
+    """A worker's memory, processor time and Redis connections when no instance has work."""
+    stage.clear()
+    rows.make_world(instances=options.instances, provider_url=NOWHERE)
+    worker, beat = stage.worker(1), stage.beat()
+    with stage.running(worker, beat):
+        _wait_until_subscribed(stage, [worker], options.instances)
+        stage.console.status("idle", f"settling {SETTLE_SECONDS} s, then measuring {MEASURE_SECONDS} s")
+        time.sleep(SETTLE_SECONDS)
+        before = _cpu_seconds(worker)
+        time.sleep(MEASURE_SECONDS)
+        return {
+            "instances": options.instances,
+            "rss_mb": _rss_mb(worker),
+            "cpu_cores": round((_cpu_seconds(worker) - before) / MEASURE_SECONDS, 3),
+            "redis_connections": int(stage.redis.info("clients")["connected_clients"]),
+            "beat_rss_mb": _rss_mb(beat),
+        }
+
+
+def _cpu_seconds(process: Process) -> float:
+    ticks = sum(int(stat[11]) + int(stat[12]) for stat in _group(process).values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _rss_mb(process: Process) -> float:
+    pages = sum(int(stat[21]) for stat in _group(process).values())
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+def _group(process: Process) -> Mapping[int, list[str]]:
+    """The fields of /proc/<pid>/stat after the name, for every process in the group: state, parent, group, …"""
+    stats = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(fields[2]) == process.pid:
+            stats[int(file.parent.name)] = fields
+    return stats
+
+
+MEASUREMENTS: Mapping[str, Callable[[Stage, argparse.Namespace], Figures]] = {
+    "accept": accept,
+    "drain": drain,
+    "idle": idle,
+}
