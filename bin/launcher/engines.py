@@ -402,6 +402,8 @@ class Valkey(Engine):
         try:
             with socket.create_connection((HOST, self.port), timeout=1.0) as client:
                 client.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())
-                return client.recv(64).startswith(b"+OK") and self.alive()
+                answers = client.makefile("rb")
+                # While it reads its data AUTH is welcome already, and PING is not.
+                return (answers.readline(), answers.readline()) == (b"+OK\r\n", b"+PONG\r\n") and self.alive()
         except OSError:
             return False

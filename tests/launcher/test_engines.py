@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -195,6 +196,25 @@ def test_valkey_keeps_what_it_accepted_when_killed(valkey: Valkey) -> None:
     with redis.Redis.from_url(valkey.url) as client:
         assert client.get("kept") == b"42"
         assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+
+
+def test_valkey_that_still_reads_its_data_does_not_answer(
+    valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as loading:
+        monkeypatch.setattr(valkey, "port", loading.getsockname()[1])
+        answering = threading.Thread(target=_answer_once, args=(loading, b"+OK\r\n-LOADING the dataset\r\n"))
+        answering.start()
+
+        assert not valkey._answers()
+        answering.join()
+
+
+def _answer_once(server: socket.socket, answer: bytes) -> None:
+    client, _address = server.accept()
+    with client:
+        client.recv(256)
+        client.sendall(answer)
 
 
 def test_valkey_without_appendonly_forgets_when_it_restarts(open_directory: Path) -> None:
