@@ -107,4 +107,4 @@ def test_deadlines_are_short_and_in_the_order_of_urgency() -> None:
     for seconds in (20, 100, 500):
         limits = schedule.deadlines(seconds)
         assert limits["otp"] < limits["utility"] < limits["marketing"] < limits["session"] <= 150
-        assert limits["otp"] >= 5
+        assert limits["otp"] >= 7

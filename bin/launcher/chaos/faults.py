@@ -19,7 +19,7 @@ from launcher.chaos.provider import ControlError, Provider
 from launcher.chaos.schedule import ENGINES, EVERY_INSTANCE, Fault
 
 Heal = Callable[[], None]
-TRY_AGAIN_AFTER = 0.5  # seconds, while the sandbox is down
+TRY_AGAIN_AFTER = 0.5  # seconds, while the sandbox or Redis cannot be told
 FLUSH_TIMEOUT = 2.0  # seconds
 
 
@@ -77,7 +77,7 @@ class Injector:
             self.outages.append(Outage(time.monotonic()))
         try:
             heal = KINDS.get(fault.kind, Injector._arm)(self, fault)
-        except ControlError as error:
+        except (ControlError, redis.RedisError) as error:
             self._journal.write("later", f"{fault.describe()}: {error}")
             self._at(time.monotonic() - self.began + TRY_AGAIN_AFTER, partial(self._inject, fault))
             return

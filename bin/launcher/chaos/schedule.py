@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -80,15 +81,16 @@ def plan(*, seed: int, messages: int, faults: int, seconds: float, steps: Mappin
 
 def deadlines(seconds: float) -> dict[str, int]:
     """How long messages of each category may wait, in seconds: short enough that many meet their deadline."""
-    longest = min(max(seconds / 3, 20), 150)
+    longest = min(max(seconds / 3, 30), 150)
     shares = {"otp": 0.25, "utility": 0.6, "marketing": 0.8, "session": 1.0}
     return {category: round(longest * share) for category, share in shares.items()}
 
 
-def numbers() -> list[str]:
+@cache
+def numbers() -> Sequence[str]:
     """Whom messages go to: Brazilian mobiles of area codes that keep and that drop the ninth digit."""
     areas = ("11", "21", "31", "47", "85")
-    return [f"+55{areas[index % len(areas)]}9{80_000_000 + index:08d}" for index in range(NUMBERS)]
+    return tuple(f"+55{areas[index % len(areas)]}9{80_000_000 + index:08d}" for index in range(NUMBERS))
 
 
 # --- messages ---------------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ def numbers() -> list[str]:
 def _requests(dice: random.Random, messages: int, seconds: float) -> list[Request]:
     made: list[Request] = []
     while len(made) < messages:
-        if dice.random() < 0.2 / BURST:  # a fifth of all messages comes in bursts to one instance
+        if dice.random() < 0.2 / BURST:  # about one message in six comes in a burst to one instance
             count = min(BURST, messages - len(made))
             at, instance = dice.uniform(0, seconds), dice.randrange(INSTANCES)
             made += [
