@@ -92,8 +92,8 @@ def _read_wrk(output: str) -> Figures:
     failed = int(figure(r"Non-2xx or 3xx responses: (\d+)"))
     return {
         "requests_per_s": float(figure(r"Requests/sec:\s+([\d.]+)")),
-        "p50": figure(r"50%\s+(\S+)"),
-        "p99": figure(r"99%\s+(\S+)"),
+        "p50": figure(r"\n\s+50%\s+(\S+)"),
+        "p99": figure(r"\n\s+99%\s+(\S+)"),
         "failed": failed,
         "answered": int(figure(r"(\d+) requests in")) - failed,
     }
