@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 import structlog
@@ -36,6 +36,9 @@ log = structlog.get_logger(__name__)
 CLAIMED_AT_ONCE = 50
 SETTLED_AT_ONCE = 100
 FORECASTS_COMPARED = 1000
+# From the look at the clock to the provider: what leaves any later may arrive after its deadline. Measured by bin/chaos
+# with all processors busy: 0.24 s at most.
+ON_THE_WAY = timedelta(milliseconds=250)
 RECONNECT_SECONDS = 1.0  # between tries while the database is away
 # A server that hangs may fill its share of the slots, never all of them.
 SERVERS_SHARE = 4
@@ -249,13 +252,13 @@ class Dispatcher:
         if claim.typing_ms:
             await self._type(claim)
         # The deadline, and the lease, at the moment of the call: a process that was frozen may have lost both.
-        now = self._clock()
-        refusal = gates.message_gate(deliver_until=claim.deliver_until, opted_out=False, now=now)
+        now, latest = self._clock(), claim.deliver_until - ON_THE_WAY
+        refusal = gates.message_gate(deliver_until=latest, opted_out=False, now=now)
         if refusal is not None:
             return refusal
         if now >= claim.claimed_at + settings.LEASE:
             raise ProviderError("lease_lost", "It took too long to start.", outcome=Outcome.RETRY)
-        remaining = (claim.deliver_until - now).total_seconds()
+        remaining = (latest - now).total_seconds()
         in_time = replace(call, request=replace(call.request, leave_within=remaining))
         return await self._http.perform(in_time)
 

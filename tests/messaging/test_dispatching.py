@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 
 from instances.models import Breaker, Lane
-from messaging import reconciling
+from messaging import dispatching, reconciling
 from messaging.dispatching import Dispatcher
 from messaging.models import Message, Status
 from tests.factories import make_project
@@ -71,6 +71,21 @@ def test_never_sends_after_the_deadline_even_when_it_passes_while_typing(sends: 
     message.refresh_from_db()
     assert (message.status, message.failure_code) == (Status.FAILED, "expired")
     assert sends.texts() == []
+
+
+def test_does_not_let_leave_what_might_arrive_after_its_deadline(sends: Sends) -> None:
+    instance = sends.instance(concurrency=2)
+    now = timezone.now()
+    sends.message(instance, content={"text": "too close"}, deliver_until=now + dispatching.ON_THE_WAY)
+    sends.message(instance, content={"text": "in time"}, deliver_until=now + 2 * dispatching.ON_THE_WAY)
+    dispatcher = Dispatcher(in_flight=2, clock=lambda: now)
+    dispatcher.start()
+
+    dispatcher.wake(instance.pk)
+    assert dispatcher.idle(timeout=20)
+    dispatcher.stop(timeout=10)
+
+    assert sends.texts() == ["in time"]
 
 
 @pytest.mark.parametrize(
