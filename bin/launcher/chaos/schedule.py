@@ -19,6 +19,7 @@ EVERY_INSTANCE = -1
 KEPT_CLEAR = 0.05  # of the time, at both ends, without a fault
 LULL = 0.2  # seconds at least between two outages of one engine
 
+TEMPLATE = "aviso"  # each project has one of each category, aviso_otp and so on
 CATEGORIES: Mapping[str, int] = {"otp": 3, "utility": 4, "marketing": 2, "session": 1}
 BURST = 40  # messages
 BURST_SECONDS = 0.5

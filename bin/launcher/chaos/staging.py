@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import django
 
-from launcher.chaos.schedule import INSTANCES, PROJECTS, TENANTS
+from launcher.chaos.schedule import INSTANCES, PROJECTS, TEMPLATE, TENANTS
 
 if TYPE_CHECKING:
     from accounts.models import Project, Tenant
     from instances.models import Instance
 
 SERVERS = 3  # each with a circuit breaker of its own
-TEMPLATE = "aviso"
 TEXT = "Aviso {{n}}: seu código é {{codigo}}."
 FAST: Mapping[str, float] = {
     "pace_least_seconds": 0,

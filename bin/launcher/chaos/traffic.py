@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from launcher import client
-from launcher.chaos.schedule import Request
-from launcher.chaos.staging import TEMPLATE
+from launcher.chaos.schedule import TEMPLATE, Request
 from launcher.client import Reply
 
 CLIENTS = 16
