@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from axes.models import AccessAttempt, AccessFailureLog, AccessLog
@@ -9,6 +11,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -18,9 +21,9 @@ from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.forms import AdminPasswordChangeForm
 
-from accounts import keys
+from accounts import audit, keys
 from accounts.forms import NewUserForm, UserForm
-from accounts.models import ApiKey, Membership, Project, Tenant, User
+from accounts.models import Action, ApiKey, AuditEntry, Membership, Project, Tenant, User
 from pilot.admin import RecordAdmin, RowAdmin
 
 OF_TENANT = ("tenant", AutocompleteSelectFilter)
@@ -112,13 +115,35 @@ class ApiKeyAdmin(RecordAdmin):
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         """Ends the keys at once."""
         now = timezone.now()
-        count = sum(keys.revoke(key, now=now) for key in queryset)
+        count = sum(_revoke(request, key, now) for key in queryset)
         done = ngettext("%(count)s key was revoked.", "%(count)s keys were revoked.", count)
         self.message_user(request, done % {"count": count}, messages.SUCCESS)
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         """Whoever may change keys in principle; the pages themselves stay read-only."""
         return request.user.has_perm("accounts.change_apikey")
+
+
+@transaction.atomic
+def _revoke(request: HttpRequest, key: ApiKey, now: datetime) -> bool:
+    revoked = keys.revoke(key, now=now)
+    if revoked:
+        audit.record(tenant=key.tenant, actor=_person(request), action=Action.KEY_REVOKED, target=key)
+    return revoked
+
+
+def _person(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)
+    return request.user
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(RecordAdmin):
+    list_display = ("at", "actor", "action", "target_kind", "target_name", "tenant")
+    list_filter = ("action", OF_TENANT)
+    list_select_related = ("tenant",)
+    search_fields = ("=actor", "=target_id", "=target_name", "=request_id")
+    ordering = ("-id",)
 
 
 @admin.register(EmailAddress)

@@ -1,4 +1,4 @@
-"""Pages about the signed-in person, and about the keys of their tenant's programs."""
+"""Pages about the signed-in person, the keys of their tenant's programs, and who changed what."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.shortcuts import redirect
 from django.urls import path
 from django.views.decorators.http import require_POST
 
-from accounts import key_pages, tenancy
+from accounts import audit_pages, key_pages, tenancy
 from accounts.forms import TenantChoice
 from accounts.tenancy import MemberRequest, member_view
 
@@ -25,4 +25,5 @@ def choose_tenant(request: MemberRequest) -> HttpResponse:
 urlpatterns = [
     path("tenant", choose_tenant, name="choose_tenant"),
     *key_pages.urlpatterns,
+    *audit_pages.urlpatterns,
 ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
@@ -15,9 +17,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_safe
 
-from accounts import keys
+from accounts import audit, keys
 from accounts.forms import NewKeyForm, RotationForm
-from accounts.models import ApiKey, KeyState, Role, Scope
+from accounts.models import Action, ApiKey, KeyState, Role, Scope
 from accounts.tenancy import MemberRequest, member_view
 
 ENDED = 50  # of the keys that work no more, the newest
@@ -59,7 +61,7 @@ def new_key(request: MemberRequest) -> HttpResponse:
     if not form.is_valid():
         return render(request, "dashboard/new_key.html", {"form": form})
     try:
-        key, raw = keys.issue(**form.cleaned_data, created_by=request.user, now=now)
+        key, raw = _issue(request, form, now)
     except keys.IssuedBefore as error:
         messages.warning(request, error.message)
         return redirect("dashboard:keys")
@@ -75,7 +77,7 @@ def rotate_key(request: MemberRequest, prefix: str) -> HttpResponse:
     if not form.is_valid():
         return render(request, "dashboard/rotate_key.html", {"key": key, "form": form})
     try:
-        successor, raw = keys.rotate(key, overlap=form.cleaned_data["overlap"], now=now)
+        successor, raw = _rotate(request, key, form.cleaned_data["overlap"], now)
     except keys.KeyEnded as error:
         messages.error(request, error.message)
         return redirect("dashboard:keys")
@@ -90,7 +92,7 @@ def revoke_key(request: MemberRequest, prefix: str) -> HttpResponse:
     key, now = _key(request, prefix), timezone.now()
     if request.method != "POST":
         return render(request, "dashboard/revoke_key.html", {"card": card(key, now=now)})
-    if keys.revoke(key, now=now):
+    if _revoke(request, key, now):
         messages.success(request, _("The key was revoked. Programs that still use it are refused."))
     else:
         messages.info(request, _("The key had ended before."))
@@ -107,6 +109,36 @@ def card(key: ApiKey, *, now: datetime) -> Card:
     state = keys.state(key, now=now)
     scopes = [str(Scope(scope).label) for scope in key.scopes]
     return Card(key, state, ICONS[state], keys.ends_at(key), scopes)
+
+
+@transaction.atomic
+def _issue(request: MemberRequest, form: NewKeyForm, now: datetime) -> tuple[ApiKey, str]:
+    key, raw = keys.issue(**form.cleaned_data, created_by=request.user, now=now)
+    detail = {"environment": key.environment, "scopes": key.scopes, "project": key.project.slug}
+    _record(request, Action.KEY_ISSUED, key, detail)
+    return key, raw
+
+
+@transaction.atomic
+def _rotate(request: MemberRequest, key: ApiKey, overlap: timedelta, now: datetime) -> tuple[ApiKey, str]:
+    successor, raw = keys.rotate(key, overlap=overlap, now=now)
+    detail = {"successor": successor.prefix, "ends_at": (now + overlap).isoformat()}
+    _record(request, Action.KEY_ROTATED, key, detail)
+    return successor, raw
+
+
+@transaction.atomic
+def _revoke(request: MemberRequest, key: ApiKey, now: datetime) -> bool:
+    revoked = keys.revoke(key, now=now)
+    if revoked:
+        _record(request, Action.KEY_REVOKED, key)
+    return revoked
+
+
+def _record(
+    request: MemberRequest, action: Action, key: ApiKey, detail: Mapping[str, Any] | None = None
+) -> None:
+    audit.record(tenant=request.tenant, actor=request.user, action=action, target=key, detail=detail)
 
 
 def _sent(request: MemberRequest) -> QueryDict | None:

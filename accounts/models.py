@@ -205,3 +205,51 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class Action(models.TextChoices):
+    """What the audit log knows of: the closed list, as "<what>.<done>". A new action is a line here."""
+
+    KEY_ISSUED = "key.issued", _("API key issued")
+    KEY_ROTATED = "key.rotated", _("API key rotated")
+    KEY_REVOKED = "key.revoked", _("API key revoked")
+    INSTANCE_CREATED = "instance.created", _("Instance created")
+    INSTANCE_PAIRED = "instance.paired", _("Code to connect requested")
+    INSTANCE_PAUSED = "instance.paused", _("Instance paused")
+    INSTANCE_RESUMED = "instance.resumed", _("Instance resumed")
+    INSTANCE_RESTARTED = "instance.restarted", _("Instance restarted")
+    INSTANCE_UNLINKED = "instance.unlinked", _("Number unlinked")
+    INSTANCE_REMOVED = "instance.removed", _("Instance removed")
+    QUEUE_PURGED = "queue.purged", _("Waiting messages cancelled")
+
+
+def audit_actions() -> list[tuple[str, Any]]:
+    """Behind a function, so that an action more is no migration."""
+    return Action.choices
+
+
+class AuditEntry(models.Model):
+    """Who did what to which row, and when. Only accounts/audit.py writes one, and the database refuses to change it.
+
+    Names are copied: an entry still says who it was when the person, the key or the row is gone.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, null=True, related_name="+", db_index=False)
+    user = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, related_name="+")
+    actor = models.CharField(_("who"), max_length=120)  # an e-mail address, a key's prefix or "system"
+    action = models.CharField(_("action"), max_length=40, choices=audit_actions)
+    target_kind = models.CharField(_("kind"), max_length=40)  # a model's name, such as "instance"
+    target_id = models.CharField(max_length=64)
+    target_name = models.CharField(_("what"), max_length=120)
+    detail = models.JSONField(_("detail"), default=dict)
+    at = models.DateTimeField(_("at"), default=timezone.now)
+    request_id = models.CharField(_("request"), max_length=64, blank=True)
+
+    class Meta:
+        verbose_name = _("audit entry")
+        verbose_name_plural = _("audit log")
+        indexes = [models.Index(fields=["tenant", "-id"], name="audit_entry_list")]
+
+    def __str__(self) -> str:
+        return f"{self.actor}: {self.action} {self.target_name}"

@@ -16,7 +16,8 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from accounts.models import Role
+from accounts import audit
+from accounts.models import Action, Role
 from accounts.tenancy import MemberRequest, member_view
 from instances import connecting, pausing
 from instances.forms import NewInstanceForm, NumberForm
@@ -29,13 +30,17 @@ from pilot.live import Live
 EVENTS = 10
 WATCHED = 2  # seconds between looks while someone connects it
 CALM = 10
-# What a button does, and what is said afterwards.
-ACTIONS: Mapping[str, tuple[Callable[..., Any], Any]] = {
-    "restart": (connecting.restart, _("The instance is restarting.")),
-    "logout": (connecting.logout, _("The number was unlinked.")),
-    "stop": (connecting.logout, _("Stopped. You can connect it in another way now.")),
-    "pause": (pausing.pause, _("Paused: its messages wait until you resume it.")),
-    "resume": (pausing.resume, _("Resumed.")),
+# What a button does, what is said afterwards, and as what it is recorded.
+ACTIONS: Mapping[str, tuple[Callable[..., Any], Any, Action]] = {
+    "restart": (connecting.restart, _("The instance is restarting."), Action.INSTANCE_RESTARTED),
+    "logout": (connecting.logout, _("The number was unlinked."), Action.INSTANCE_UNLINKED),
+    "stop": (
+        connecting.logout,
+        _("Stopped. You can connect it in another way now."),
+        Action.INSTANCE_UNLINKED,
+    ),
+    "pause": (pausing.pause, _("Paused: its messages wait until you resume it."), Action.INSTANCE_PAUSED),
+    "resume": (pausing.resume, _("Resumed."), Action.INSTANCE_RESUMED),
 }
 
 
@@ -68,7 +73,8 @@ def new_instance(request: MemberRequest) -> HttpResponse:
     except PilotError as error:
         form.add_error("name", error.message)
         return _list(request, form)
-    _try(request, connecting.pair, instance=instance, now=now)
+    _record(request, Action.INSTANCE_CREATED, instance)
+    _try(request, connecting.pair, Action.INSTANCE_PAIRED, instance=instance, now=now)
     return redirect("dashboard:instance", instance.name)
 
 
@@ -98,7 +104,14 @@ def pair(request: MemberRequest, name: str) -> HttpResponse:
     if "number" in request.POST and not form.is_valid():
         return _detail(request, instance, form)
     number = form.cleaned_data["number"] if form.is_valid() else ""
-    _try(request, connecting.pair, instance=instance, number=number, now=timezone.now())
+    _try(
+        request,
+        connecting.pair,
+        Action.INSTANCE_PAIRED,
+        instance=instance,
+        number=number,
+        now=timezone.now(),
+    )
     return redirect("dashboard:instance", name)
 
 
@@ -111,7 +124,7 @@ def remove(request: MemberRequest, name: str) -> HttpResponse:
         return render(
             request, "dashboard/remove.html", {"card": cards(_mine(request).filter(pk=instance.pk))[0]}
         )
-    if not _try(request, connecting.remove, instance=instance, now=timezone.now()):
+    if not _try(request, connecting.remove, Action.INSTANCE_REMOVED, instance=instance, now=timezone.now()):
         return redirect("dashboard:instance", name)
     messages.success(request, _("The instance was removed."))
     return redirect("dashboard:instances")
@@ -123,20 +136,28 @@ def act(request: MemberRequest, name: str, action: str) -> HttpResponse:
     """One of ACTIONS."""
     if action not in ACTIONS:
         raise Http404
-    do, done = ACTIONS[action]
-    if _try(request, do, instance=_instance(request, name), now=timezone.now()):
+    do, done, audited = ACTIONS[action]
+    if _try(request, do, audited, instance=_instance(request, name), now=timezone.now()):
         messages.success(request, done)
     return redirect("dashboard:instance", name)
 
 
-def _try(request: MemberRequest, do: Callable[..., Any], **arguments: Any) -> bool:
-    """Does it, or tells the person why it did not work."""
+def _try(
+    request: MemberRequest, do: Callable[..., Any], action: Action, *, instance: Instance, **arguments: Any
+) -> bool:
+    """Does it and records it, or tells the person why it did not work."""
     try:
-        do(**arguments)
+        changed = do(instance=instance, **arguments)
     except PilotError as error:
         messages.error(request, error.message)
         return False
+    if changed is not False:
+        _record(request, action, instance)
     return True
+
+
+def _record(request: MemberRequest, action: Action, instance: Instance) -> None:
+    audit.record(tenant=request.tenant, actor=request.user, action=action, target=instance)
 
 
 def _mine(request: MemberRequest) -> QuerySet[Instance]:

@@ -68,6 +68,7 @@ ADMINISTRATION = {
                     _link(_("Users"), "person", "accounts_user"),
                     _link(_("API keys"), "key", "accounts_apikey"),
                     _link(_("Usage"), "data_usage", "billing_usage"),
+                    _link(_("Audit log"), "policy", "accounts_auditentry"),
                 ],
             },
             {

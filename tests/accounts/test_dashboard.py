@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 ROUTES = sorted(str(pattern.name) for pattern in pilot.urls.dashboard)
 ASKED = {"new_key", "remove_instance", "revoke_key", "rotate_key"}  # pages that ask first, and act on POST
 POSTED = ASKED | {"act_on_instance", "choose_tenant", "new_instance", "pair_instance"}
-MANAGED = POSTED - {"choose_tenant"} | {"keys"}
+MANAGED = POSTED - {"choose_tenant"} | {"audit", "keys"}
 PREFIX = "pilot_live_00000001"
 
 
@@ -45,6 +45,7 @@ def _url(route: str) -> str:
         "message": ["m1"],
         "message_progress": ["m1"],
         "act_on_instance": ["vendas", "pause"],
+        "audit": [],
         "choose_tenant": [],
         "home": [],
         "instances": [],

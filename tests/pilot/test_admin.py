@@ -18,7 +18,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from accounts.models import ApiKey, Membership, User
+from accounts import audit
+from accounts.models import ApiKey, AuditEntry, Membership, User
 from billing.models import Usage
 from instances.models import Breaker, DefaultInstance, EvolutionServer, InstanceEvent
 from messaging.models import (
@@ -82,6 +83,7 @@ def _one_of_each(number: int) -> None:
     user = User.objects.create(email=f"ana{number}@example.com")
     Membership.objects.create(tenant=tenant, user=user)
     factories.make_key(project)
+    audit.record(tenant=tenant, actor=user, action="instance.paused", target=instance)
     factories.make_opt_in(tenant)
     Contact.objects.create(tenant=tenant, number="+5511999990000")
     DefaultInstance.objects.create(project=project, instance=instance)
@@ -225,6 +227,8 @@ def test_revokes_the_selected_keys(staff: Client) -> None:
 
     key.refresh_from_db()
     assert key.revoked_at
+    entry = AuditEntry.objects.get()
+    assert (entry.actor, entry.action, entry.tenant) == ("root@example.com", "key.revoked", key.tenant)
 
 
 def test_makes_a_user_who_can_sign_in(staff: Client) -> None:
