@@ -23,7 +23,7 @@ from unfold.forms import AdminPasswordChangeForm
 
 from accounts import audit, keys
 from accounts.forms import NewUserForm, UserForm
-from accounts.models import Action, ApiKey, AuditEntry, Membership, Project, Tenant, User
+from accounts.models import Action, ApiKey, AuditEntry, Event, Membership, Project, Tenant, User
 from pilot.admin import RecordAdmin, RowAdmin
 
 OF_TENANT = ("tenant", AutocompleteSelectFilter)
@@ -154,6 +154,15 @@ class EmailAddressAdmin(RowAdmin):
     search_fields = ("email", "user__email")
     ordering = ("-id",)
     autocomplete_fields = ("user",)
+
+
+@admin.register(Event)
+class EventAdmin(RecordAdmin):
+    list_display = ("kind", "tenant", "subject", "at", "position")
+    list_filter = (OF_TENANT,)
+    list_select_related = ("tenant",)
+    search_fields = ("=kind", "=subject")
+    ordering = ("-id",)
 
 
 @admin.register(Authenticator)

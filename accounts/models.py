@@ -17,6 +17,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from pilot.outbox import EventRow
+
 log = structlog.get_logger(__name__)
 
 
@@ -253,3 +255,32 @@ class AuditEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.actor}: {self.action} {self.target_name}"
+
+
+class Event(EventRow):
+    """Something that a tenant's own programs may want to hear of, beside what happens to messages.
+
+    Written by accounts/events.py in the transaction of the change. `kind` is a name of the event catalogue
+    (docs/webhooks.md). Without a project it concerns the whole tenant, without an environment test and live alike.
+    Events of one `subject` are told in their order.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="+", db_index=False)
+    project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="+", db_index=False)
+    environment = models.CharField(max_length=4, choices=Environment.choices, blank=True)
+    subject = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        constraints = [
+            models.UniqueConstraint(  # readers, by their place
+                "position", name="event_position", condition=models.Q(position__isnull=False)
+            )
+        ]
+        indexes = [
+            models.Index("id", name="event_unnumbered", condition=models.Q(position__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at:%H:%M:%S}"

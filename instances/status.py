@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import transaction
 
+from accounts import events
 from instances.models import Instance, InstanceEvent, InstanceStatus
 from pilot.celery import queues_changed, wake_on_commit
 
@@ -29,6 +30,15 @@ TABLE: Mapping[str, frozenset[str]] = {
     DEGRADED: frozenset({CONNECTING, OPEN, CLOSED, REMOVED}),
     CLOSED: frozenset({CONNECTING, OPEN, REMOVED}),
     REMOVED: frozenset(),
+}
+
+
+# What the tenant's own programs hear of a change.
+NEWS: Mapping[str, str] = {
+    OPEN: "instance.connected",
+    DEGRADED: "instance.degraded",
+    CLOSED: "instance.disconnected",
+    REMOVED: "instance.disconnected",
 }
 
 
@@ -50,13 +60,14 @@ def move(
     with transaction.atomic():
         rows = Instance.objects.filter(pk=instance_id)
         # Not against the foreign keys of messages that are being accepted: this may be a part of a long transaction.
-        locked = rows.select_for_update(no_key=True).values_list("status", "status_changed_at")
-        old, since = locked.get()
+        instance = rows.select_for_update(no_key=True).only(*_READ).get()
+        old, since = instance.status, instance.status_changed_at
         if to not in TABLE[old] or (only_from is not None and old not in only_from):
             return False
         if unless_changed_after is not None and since > unless_changed_after:
             return False
         rows.update(status=to, status_reason=reason[:200], status_changed_at=at)
+        _tell(instance, to=to, at=at, reason=reason)
         note(
             instance_id=instance_id, kind=to, at=at, detail={"from": old, "reason": reason, **(detail or {})}
         )
@@ -64,6 +75,19 @@ def move(
         if to == OPEN:
             wake_on_commit(instance_id)
     return True
+
+
+_READ = ("tenant_id", "name", "number", "status", "status_changed_at")
+
+
+def _tell(instance: Instance, *, to: str, at: datetime, reason: str) -> None:
+    """Lets the tenant's programs know. Leaving `closed` for `removed` is no news: it had no connection before."""
+    if to not in NEWS or NEWS[to] == NEWS.get(instance.status):
+        return
+    data = {"instance": instance.name, "number": instance.number, "status": to, "reason": reason[:200]}
+    events.record(
+        tenant_id=instance.tenant_id, kind=NEWS[to], data=data, at=at, subject=f"instance:{instance.pk}"
+    )
 
 
 def note(*, instance_id: int, kind: str, at: datetime, detail: Mapping[str, Any]) -> None:

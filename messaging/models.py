@@ -252,6 +252,8 @@ class Message(models.Model):
 class MessageEvent(EventRow):
     """One line of a message's timeline. `applied` is False for news that came too late to change anything."""
 
+    numbered_if = "applied"
+
     message = models.ForeignKey(Message, models.CASCADE, related_name="events", db_index=False)
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
     applied = models.BooleanField(default=True)

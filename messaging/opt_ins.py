@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
+from accounts import events
 from accounts.models import Scope, Tenant
 from messaging.models import OptIn
 from messaging.numbers import variants
@@ -77,6 +78,7 @@ def grant(*, tenant: Tenant, number: str, source: str, now: datetime, evidence: 
         tenant=tenant, number=variants(number)[0], defaults=consent
     )
     _records(tenant, number).update(revoked_at=None)
+    _tell(record, source=source, at=now)
     return record
 
 
@@ -91,7 +93,24 @@ def revoke(*, tenant: Tenant, number: str, source: str, now: datetime) -> OptIn:
         create_defaults=refusal | {"source": source},
     )
     _records(tenant, number).update(revoked_at=now)
+    _tell(record, source=source, at=now)
     return record
+
+
+def _tell(record: OptIn, *, source: str, at: datetime) -> None:
+    """Lets the tenant's programs know."""
+    data = {
+        "number": record.number,
+        "status": "revoked" if record.revoked_at else "granted",
+        "source": source,
+    }
+    events.record(
+        tenant_id=record.tenant_id,
+        kind="optin.changed",
+        data=data,
+        at=at,
+        subject=f"number:{record.number}",
+    )
 
 
 def _records(tenant: Tenant, number: str) -> QuerySet[OptIn]:

@@ -15,6 +15,8 @@ from typing import Any
 from django.db import connection, transaction
 from psycopg.types.json import Jsonb
 
+from accounts import events
+from accounts.models import Event
 from instances.models import Instance
 from instances.providers.base import InboundMessage, StatusEvent
 from messaging import echoes, numbers, status
@@ -188,6 +190,26 @@ WHERE '' IN (known.recipient_id, known.name)
 """
 
 
+_KEPT = (
+    "tenant_id",
+    "instance_id",
+    "provider_message_id",
+    "sender_id",
+    "sender_number",
+    "kind",
+    "text",
+    "raw",
+    "at",
+)
+_KEEP = f"""
+INSERT INTO messaging_receivedmessage ({", ".join(_KEPT)})
+SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
+                     %s::jsonb[], %s::timestamptz[])
+ON CONFLICT (instance_id, provider_message_id) DO NOTHING
+RETURNING instance_id, provider_message_id, id
+"""
+
+
 def _received(instance: Instance, message: InboundMessage, at: datetime) -> ReceivedMessage:
     return ReceivedMessage(
         tenant_id=instance.tenant_id,
@@ -218,7 +240,38 @@ def _person(number: str) -> str:
 
 
 def _keep(received: Sequence[ReceivedMessage]) -> None:
-    ReceivedMessage.objects.bulk_create(sorted(received, key=_key), ignore_conflicts=True)
+    """Stores what was not known yet, and lets the tenants' programs know of it."""
+    if not received:
+        return
+    columns = [[getattr(row, name) for row in sorted(received, key=_key)] for name in _KEPT]
+    columns[_KEPT.index("raw")] = [Jsonb(raw) for raw in columns[_KEPT.index("raw")]]
+    with connection.cursor() as cursor:
+        cursor.execute(_KEEP, columns)
+        new = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
+    first = {_key(row): row for row in reversed(received)}
+    events.record_all(
+        _news(row, new[_key(row)]) for row in received if first[_key(row)] is row and _key(row) in new
+    )
+
+
+def _news(row: ReceivedMessage, pk: int) -> Event:
+    data = {
+        "id": str(pk),
+        "instance": row.instance.name,
+        "from": row.sender_number,
+        "sender_id": row.sender_id,
+        "kind": row.kind,
+        "text": row.text,
+        "provider_message_id": row.provider_message_id,
+        "received_at": row.at.isoformat(),
+    }
+    return Event(
+        tenant_id=row.tenant_id,
+        kind="message.received",
+        detail=data,
+        at=row.at,
+        subject=f"chat:{row.instance_id}:{row.sender_id}"[:64],
+    )
 
 
 def _introduce(contacts: Iterable[Contact]) -> None:

@@ -79,6 +79,7 @@ ADMINISTRATION = {
                     _link(_("Leases"), "lock_clock", "pilot_lease"),
                     _link(_("Stream readers"), "stream", "pilot_streamplace"),
                     _link(_("Message events"), "timeline", "messaging_messageevent"),
+                    _link(_("Events"), "campaign", "accounts_event"),
                     _link(_("Parked receipts"), "local_parking", "messaging_parkedreceipt"),
                     _link(_("Idempotency keys"), "fingerprint", "messaging_idempotencykey"),
                     _link(_("Lanes"), "speed", "instances_lane"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db import connection, models, transaction
 from redis import Redis
@@ -24,7 +24,12 @@ Row = TypeVar("Row", bound="EventRow")
 
 
 class EventRow(models.Model):
-    """One fact about one subject. `position` is its number in the order of announcement."""
+    """One fact about one subject. `position` is its number in the order of announcement.
+
+    `numbered_if` is the SQL condition that a row must meet to be given one; the index of rows without one has it too.
+    """
+
+    numbered_if: ClassVar[str] = "true"
 
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=32)
@@ -44,7 +49,7 @@ def number(model: type[EventRow]) -> int:
         cursor.execute(
             f"UPDATE {table} e SET position = %s + fresh.rank FROM ("
             f"  SELECT id, row_number() OVER (ORDER BY id) AS rank FROM ("
-            f"    SELECT id FROM {table} WHERE position IS NULL AND applied ORDER BY id LIMIT %s) AS oldest"
+            f"    SELECT id FROM {table} WHERE position IS NULL AND {model.numbered_if} ORDER BY id LIMIT %s) AS oldest"
             f") AS fresh WHERE e.id = fresh.id",
             [place.position, BATCH],
         )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from accounts.models import Event
 from instances import status
 from instances.models import Instance, InstanceEvent, InstanceStatus
 from messaging.models import Message
@@ -137,3 +138,35 @@ def test_tells_workers_after_the_commit(
         move(instance, "closed", now)
         move(instance, "closed", now)
     assert hints == ["queues", instance.pk, "queues"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ("connecting", "open", ["instance.connected"]),
+        ("degraded", "open", ["instance.connected"]),
+        ("open", "degraded", ["instance.degraded"]),
+        ("open", "closed", ["instance.disconnected"]),
+        ("open", "removed", ["instance.disconnected"]),
+        ("closed", "removed", []),
+        ("open", "connecting", []),
+        ("open", "open", []),
+    ],
+)
+def test_tells_the_tenant_what_became_of_the_connection(
+    old: str, new: str, kinds: list[str], now: datetime
+) -> None:
+    instance = make_instance(status=old, number="+5511999990000")
+
+    move(instance, new, now, reason="logged_out")
+
+    told = list(Event.objects.all())
+    assert [event.kind for event in told] == kinds
+    for event in told:
+        assert (event.tenant, event.at) == (instance.tenant, now)
+        assert event.detail == {
+            "instance": instance.name,
+            "number": "+5511999990000",
+            "status": new,
+            "reason": "logged_out",
+        }

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from accounts.models import Scope, Tenant
+from accounts.models import Event, Scope, Tenant
 from messaging import opt_ins
 from messaging.models import OptIn
 from tests import factories
@@ -95,3 +95,17 @@ def test_revokes_and_grants_every_form_on_record(tenant: Tenant, now: datetime) 
 
     opt_ins.grant(tenant=tenant, number=NUMBER, source="form", now=now)
     allow(tenant, WITHOUT_NINTH)
+
+
+def test_tells_the_tenants_programs_what_changed(tenant: Tenant, now: datetime) -> None:
+    opt_ins.grant(tenant=tenant, number=NUMBER, source="form", now=now)
+    opt_ins.revoke(tenant=tenant, number=WITHOUT_NINTH, source="whatsapp", now=now)
+
+    told = list(Event.objects.filter(tenant=tenant).order_by("id"))
+    assert [event.kind for event in told] == ["optin.changed", "optin.changed"]
+    assert [(event.detail["status"], event.detail["source"]) for event in told] == [
+        ("granted", "form"),
+        ("revoked", "whatsapp"),
+    ]
+    assert len({event.detail["number"] for event in told}) == 1
+    assert len({event.subject for event in told}) == 1

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from accounts.models import Event
 from instances.models import Instance
 from instances.providers.base import InboundMessage, StatusEvent
 from messaging import receiving, status
@@ -351,3 +352,29 @@ def test_a_person_is_a_contact_of_each_tenant_apart() -> None:
     receiving.apply([written(first), written(second)])
 
     assert set(Contact.objects.values_list("tenant", flat=True)) == {first.tenant_id, second.tenant_id}
+
+
+# --- what the tenant's programs hear ---
+
+
+def test_tells_of_a_new_message_once() -> None:
+    instance = make_instance()
+
+    receiving.apply([written(instance), written(instance), written(instance, provider_message_id="3A02")])
+    receiving.apply([written(instance)])
+
+    told = list(Event.objects.order_by("id"))
+    kept = ReceivedMessage.objects.get(provider_message_id="3A01")
+    assert [event.detail["provider_message_id"] for event in told] == ["3A01", "3A02"]
+    assert {event.kind for event in told} == {"message.received"}
+    assert told[0].tenant == instance.tenant
+    assert told[0].detail == {
+        "id": str(kept.pk),
+        "instance": instance.name,
+        "from": "+5511987654321",
+        "sender_id": "5511987654321@s.whatsapp.net",
+        "kind": "conversation",
+        "text": "SIM",
+        "provider_message_id": "3A01",
+        "received_at": NOW.isoformat(),
+    }

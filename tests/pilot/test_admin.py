@@ -18,7 +18,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from accounts import audit
+from accounts import audit, events
 from accounts.models import ApiKey, AuditEntry, Membership, User
 from billing.models import Usage
 from instances.models import Breaker, DefaultInstance, EvolutionServer, InstanceEvent
@@ -84,6 +84,7 @@ def _one_of_each(number: int) -> None:
     Membership.objects.create(tenant=tenant, user=user)
     factories.make_key(project)
     audit.record(tenant=tenant, actor=user, action="instance.paused", target=instance)
+    events.record(tenant_id=tenant.pk, kind="optin.changed", data={}, at=NOW)
     factories.make_opt_in(tenant)
     Contact.objects.create(tenant=tenant, number="+5511999990000")
     DefaultInstance.objects.create(project=project, instance=instance)
