@@ -19,6 +19,7 @@ from accounts.models import ApiKey
 from messaging import forecasting, numbers, opt_ins, rendering
 from messaging.choosing import choose_instance
 from messaging.content import validate_content
+from messaging.fitting import assert_fits
 from messaging.forecasting import Forecast
 from messaging.models import Category, IdempotencyKey, Message, Template, TemplateVersion
 from messaging.storing import TakenKey, store
@@ -130,6 +131,7 @@ def _compose(key: ApiKey, submission: Submission, now: datetime) -> Message:
     content = _content(version, submission)
     category = version.template.category if version else submission.category
     instance = choose_instance(project=key.project, name=submission.instance)
+    assert_fits(content, instance=instance)
     opt_ins.assert_destination_authorized(
         tenant=key.project.tenant,
         number=number,

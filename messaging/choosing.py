@@ -18,6 +18,7 @@ INSTANCE = sql.columns(
     "id",
     "tenant_id",
     "server_id",
+    "provider",
     "name",
     "status",
     "paused",

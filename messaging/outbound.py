@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from instances.providers.base import OutboundMessage
+from messaging.content import kind_of
 from messaging.models import Message
 from messaging.rendering import buttons_of
 
@@ -37,10 +38,13 @@ def outbound(
         id=id,
         to=to,
         recipient_id=recipient_id,
-        text=content["text"],
+        text=content.get("text", ""),
         title=content.get("title", ""),
         footer=content.get("footer", ""),
         buttons=buttons_of(content),
+        kind=kind_of(content),
+        content=content,
+        reply_to=content.get("reply_to", ""),
         provider_message_id=provider_message_id,
         attempted_at=attempted_at,
     )

@@ -11,7 +11,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from instances.providers.base import Button
-from messaging.content import CONTROL, InvalidContent, validate_content
+from messaging.content import InvalidContent, validate_content
+from messaging.fields import CONTROL
 from pilot.errors import PilotError
 
 Content = dict[str, Any]

@@ -197,7 +197,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},  # else it asks validator.swagger.io
     "SCHEMA_PATH_PREFIX": "/api/",
     "ENUM_NAME_OVERRIDES": {
-        "ButtonKind": "messaging.content.BUTTON_KINDS",
+        "ButtonKind": "messaging.fields.BUTTON_KINDS",
         "InstanceStatus": "instances.models.InstanceStatus",
         "MessageStatus": "messaging.models.Status",
     },

@@ -97,6 +97,9 @@ class OutboundMessage:
     buttons: Sequence[Button] = ()
     provider_message_id: str = ""
     attempted_at: datetime | None = None  # when the last call started; for look-ups
+    kind: str = "text"
+    content: Mapping[str, Any] = field(default_factory=dict)  # the whole of it, for kinds that are no text
+    reply_to: str = ""  # the provider's id of the message that it answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +253,13 @@ class Provider(Protocol):
 
     name: str
     supports: frozenset[str]  # of "typing", "find", "pairing", "restart"
+    kinds: frozenset[str]  # of content, in messaging's words
     hook_events: tuple[str, ...]  # what to subscribe a webhook to, in the provider's words
 
     def send(self, account: Account, message: OutboundMessage) -> Call[Receipt]: ...
+
+    def faults(self, message: OutboundMessage) -> Mapping[str, str]:
+        """What the provider would refuse in a message of one of its kinds: a sentence for each part of its content."""
 
     def wire_text(self, account: Account, message: OutboundMessage) -> str:
         """The text that `StatusEvent.text` of this message would have."""

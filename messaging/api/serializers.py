@@ -11,8 +11,10 @@ from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from messaging.content import BUTTON_KINDS, LABEL_LIMIT, LINE_LIMIT, TEXT_LIMIT
+from messaging.content import InvalidContent, validate_content
+from messaging.fields import BUTTON_KINDS, LABEL_LIMIT, LINE_LIMIT, TEXT_LIMIT
 from messaging.forecasting import Forecast
+from messaging.kinds import KINDS
 from messaging.models import Category, FailureCode, Message, Status
 from messaging.waiting import explain
 from pilot.api import InstantField, PageFilter, StrictSerializer
@@ -32,6 +34,26 @@ class ButtonSerializer(StrictSerializer):
         trim_whitespace=False,
         help_text="The id that a reply brings back, the web address, the number to call or the code to copy.",
     )
+
+
+@extend_schema_field(
+    {
+        "type": "object",
+        "properties": {"type": {"type": "string", "enum": list(KINDS)}},
+        "required": ["type"],
+        "additionalProperties": True,
+    }
+)
+class ContentField(serializers.JSONField):
+    """A content of any kind (docs/content.md); what is wrong with it is named part by part."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        content = super().to_internal_value(data)
+        try:
+            validate_content(content)
+        except InvalidContent as error:
+            raise serializers.ValidationError(error.fields) from None
+        return content
 
 
 @extend_schema_field(
@@ -88,7 +110,7 @@ class MetadataField(serializers.DictField):
     ]
 )
 class SubmissionSerializer(StrictSerializer):
-    """A message to send: either `template` with its `variables`, or a `text` of your own."""
+    """A message to send: a `template` with its `variables`, a `text` of your own, or a `content` of another kind."""
 
     to = serializers.CharField(
         max_length=40,
@@ -113,6 +135,11 @@ class SubmissionSerializer(StrictSerializer):
         required=False, max_length=LINE_LIMIT, trim_whitespace=False, help_text="A line below `text`."
     )
     buttons = ButtonSerializer(many=True, required=False, help_text="Up to three buttons under `text`.")
+    content = ContentField(
+        required=False,
+        help_text="Instead of `text`: an image, a list, a location and so on, by its `type`. "
+        "Which kinds an instance can send depends on its provider.",
+    )
     category = serializers.ChoiceField(
         [(category.value, category.label) for category in OWN_CATEGORIES],
         required=False,
@@ -146,7 +173,7 @@ class SubmissionSerializer(StrictSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if "template" not in attrs and "text" not in attrs:
+        if not attrs.keys() & {"template", "text", "content"}:
             raise serializers.ValidationError({"text": [_("Give a template or a text.")]})
         stray = _stray_fields(attrs)
         if stray:
@@ -157,8 +184,12 @@ class SubmissionSerializer(StrictSerializer):
 def _stray_fields(attrs: Mapping[str, Any]) -> dict[str, list[str]]:
     if "template" in attrs:
         fault = _("Cannot be combined with a template.")
-        return {name: [fault] for name in (*OWN_CONTENT, "category") if name in attrs}
-    return {"variables": [_("Only a template has variables.")]} if "variables" in attrs else {}
+        return {name: [fault] for name in (*OWN_CONTENT, "content", "category") if name in attrs}
+    stray = {"variables": [_("Only a template has variables.")]} if "variables" in attrs else {}
+    if "content" in attrs:
+        fault = _("Cannot be combined with a content.")
+        stray |= {name: [fault] for name in OWN_CONTENT if name in attrs}
+    return stray
 
 
 class FailureSerializer(serializers.Serializer[Any]):

@@ -147,8 +147,8 @@ def _forecast(message: Message) -> Forecast | None:
 
 def _submission(fields: Mapping[str, Any]) -> Submission:
     own = {name: fields[name] for name in OWN_CONTENT if name in fields}
-    rest = {name: value for name, value in fields.items() if name not in OWN_CONTENT}
-    return Submission(**rest, content=own or None)
+    rest = {name: value for name, value in fields.items() if name not in (*OWN_CONTENT, "content")}
+    return Submission(**rest, content=fields.get("content") or own or None)
 
 
 def _idempotency(request: Request) -> Idempotency | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from django.template import Library
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from messaging import content
 from messaging.models import FailureCode
 
 register = Library()
@@ -33,3 +36,9 @@ def whatsapp(text: str) -> SafeString:
 def failure(code: str) -> str:
     """The sentence for a failure code."""
     return str(FailureCode(code).label)
+
+
+@register.filter
+def summary(of: Mapping[str, Any]) -> str:
+    """What a person reads of a message's content: its text or caption, else what it is."""
+    return content.summary(of) or content.kind_of(of)

@@ -28,6 +28,7 @@ class Evolution:
 
     name = "evolution"
     supports = frozenset({"typing", "find", "pairing", "restart"})
+    kinds = frozenset({"text"})
     # What Pilot subscribes to: receipts, answers and the connection. Contacts and chats are noise by the thousand.
     hook_events: tuple[str, ...] = (
         "CONNECTION_UPDATE",
@@ -53,6 +54,10 @@ class Evolution:
         path, body = requests.message(account, message)
         request = requests.request(account, "POST", path, body, timeout=self.send_timeout)
         return Call(request, read=answers.receipt, sends=True)
+
+    def faults(self, message: OutboundMessage) -> Mapping[str, str]:
+        """None: messaging's limits are those of WhatsApp."""
+        return {}
 
     def wire_text(self, account: Account, message: OutboundMessage) -> str:
         """The text of `message` as Evolution's events and look-ups show it, without space around it."""
