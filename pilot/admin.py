@@ -6,11 +6,15 @@ from typing import Any
 
 from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.paginator import InfinitePaginator
 
-from pilot.models import Heartbeat, Lease, StreamPlace
+from pilot.alerts.wording import sentence, title
+from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace
 
 # The administration signs people in by the same door as the dashboard, or it would go round their second factor.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
@@ -70,3 +74,71 @@ class StreamPlaceAdmin(RecordAdmin):
     list_display = ("name", "position")
     search_fields = ("name",)
     ordering = ("name",)
+
+
+class OpenFilter(admin.SimpleListFilter):
+    """Alerts that are open, or those that are over."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", pgettext_lazy("alert", "Open")), ("over", _("Over"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Alert]) -> QuerySet[Alert]:
+        wanted = {"open": Q(recovered_at=None), "over": Q(recovered_at__isnull=False)}
+        return queryset.filter(wanted.get(self.value() or "", Q()))
+
+
+class DeliveryInline(RecordInline):
+    model = AlertDelivery
+    fields = (
+        "notice",
+        "channel",
+        "recipient",
+        "state",
+        "attempts",
+        "next_attempt_at",
+        "delivered_at",
+        "error",
+    )
+    ordering = ("id",)
+
+
+@admin.register(Alert)
+class AlertAdmin(RecordAdmin):
+    inlines = (DeliveryInline,)
+    list_display = ("what", "said", "tenant", "raised_at", "recovered_at")
+    list_filter = (OpenFilter, "kind")
+    list_select_related = ("tenant",)
+    search_fields = ("=kind", "=subject")
+    ordering = ("-id",)
+    fields = (
+        "what",
+        "said",
+        "kind",
+        "subject",
+        "tenant",
+        "detail",
+        "raised_at",
+        "seen_at",
+        "times",
+        "recovered_at",
+    )
+
+    @admin.display(description=_("alert"))
+    def what(self, alert: Alert) -> str:
+        return title(alert)
+
+    @admin.display(description=_("text"))
+    def said(self, alert: Alert) -> str:
+        return sentence(alert)
+
+
+@admin.register(AlertDelivery)
+class AlertDeliveryAdmin(RecordAdmin):
+    list_display = ("alert", "notice", "channel", "recipient", "state", "attempts", "delivered_at", "error")
+    list_filter = ("state", "channel", "notice")
+    list_select_related = ("alert",)
+    search_fields = ("=alert__subject", "=recipient")
+    ordering = ("-id",)

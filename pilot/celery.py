@@ -97,6 +97,17 @@ def wake_on_commit(instance_id: int) -> None:
     transaction.on_commit(lambda: wake(instance_id), robust=True)
 
 
+def wake_alerts(channels: Sequence[str]) -> None:
+    """Says that notices wait in these channels. The watch finds, each minute, what a lost wake-up left."""
+    if time.monotonic() < _down_until:
+        return
+    try:
+        for name in channels:
+            _publish("pilot.deliver_alerts", "health", channel=name)
+    except UNREACHABLE as error:
+        _note_down(error)
+
+
 def queues_changed() -> None:
     """Hints to all workers that instances opened or closed. The worker's own round is the truth."""
     if time.monotonic() < _down_until:

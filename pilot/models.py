@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 
 class Heartbeat(models.Model):
@@ -36,3 +38,85 @@ class Lease(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Alert(models.Model):
+    """Something that somebody must know, from when it was raised until it recovered. See pilot/alerts/."""
+
+    kind = models.CharField(_("kind"), max_length=40)
+    subject = models.CharField(_("subject"), max_length=200)
+    # No constraint in the database: it would be checked at the end of the transaction of whoever raised the alert.
+    tenant = models.ForeignKey(
+        "accounts.Tenant",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="alerts",
+        db_constraint=False,
+        db_index=False,
+    )
+    detail = models.JSONField(_("detail"), default=dict, encoder=DjangoJSONEncoder)
+    raised_at = models.DateTimeField(_("raised"))
+    seen_at = models.DateTimeField(_("last seen"))
+    times = models.PositiveIntegerField(_("times seen"), default=1)
+    recovered_at = models.DateTimeField(_("recovered"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("alert")
+        verbose_name_plural = _("alerts")
+        constraints = [
+            models.UniqueConstraint(
+                "kind", "subject", name="alert_open_once", condition=models.Q(recovered_at__isnull=True)
+            )
+        ]
+        indexes = [models.Index("tenant", models.F("id").desc(), name="alert_list")]  # a tenant's page
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.subject}"
+
+
+class AlertDelivery(models.Model):
+    """One notice to one recipient: the row is the job. While it is being sent, `next_attempt_at` is its lease's end."""
+
+    class Notice(models.TextChoices):
+        RAISED = "raised", _("Raised")
+        RECOVERED = "recovered", _("Recovered")
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Waiting")
+        DELIVERED = "delivered", _("Delivered")
+        FAILED = "failed", _("Failed")
+
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="deliveries", db_index=False)
+    notice = models.CharField(_("notice"), max_length=10, choices=Notice.choices)
+    channel = models.CharField(_("channel"), max_length=20)
+    recipient = models.CharField(_("recipient"), max_length=254, blank=True)
+    language = models.CharField(_("language"), max_length=10)
+    state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.WAITING)
+    attempts = models.PositiveSmallIntegerField(_("attempts"), default=0)
+    next_attempt_at = models.DateTimeField(_("next attempt"), null=True, blank=True)
+    token = models.UUIDField(null=True, editable=False)  # of the attempt under way
+    delivered_at = models.DateTimeField(_("delivered"), null=True, blank=True)
+    error = models.CharField(_("error"), max_length=300, blank=True)
+
+    class Meta:
+        verbose_name = _("alert delivery")
+        verbose_name_plural = _("alert deliveries")
+        constraints = [
+            models.UniqueConstraint("alert", "notice", "channel", "recipient", name="alert_delivery_once"),
+            models.CheckConstraint(
+                condition=models.Q(state__in=["waiting", "delivered", "failed"]),
+                name="alert_delivery_state_known",
+            ),
+        ]
+        indexes = [
+            models.Index(  # delivering.take()
+                "channel",
+                "next_attempt_at",
+                name="alert_delivery_due",
+                condition=models.Q(state="waiting"),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel} {self.notice}"

@@ -75,6 +75,8 @@ ADMINISTRATION = {
                 "title": _("Operation"),
                 "collapsible": True,
                 "items": [
+                    _link(_("Alerts"), "notifications", "pilot_alert"),
+                    _link(_("Alert deliveries"), "outgoing_mail", "pilot_alertdelivery"),
                     _link(_("Heartbeats"), "monitor_heart", "pilot_heartbeat"),
                     _link(_("Leases"), "lock_clock", "pilot_lease"),
                     _link(_("Stream readers"), "stream", "pilot_streamplace"),

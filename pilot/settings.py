@@ -23,7 +23,8 @@ ENCRYPTION_KEYS = env.words("ENCRYPTION_KEYS")  # Fernet keys, the newest first;
 PUBLIC_URL = env.url(
     "PUBLIC_URL", "http://127.0.0.1:8000", schemes=("http", "https")
 )  # providers post receipts here
-ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", urlsplit(PUBLIC_URL).hostname or "")
+PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname or ""
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", PUBLIC_HOST)
 DATABASE_URL = env.url("DATABASE_URL", schemes=("postgres", "postgresql"))
 REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "sentinel", "unix"))
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "pilot@localhost")
@@ -51,6 +52,20 @@ SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=30)
 LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
 SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 400, least=1)  # per worker process
 QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
+
+# --- alerts -----------------------------------------------------------------------------------------------
+
+PUSHOVER_URL = env.url("PUSHOVER_URL", "https://api.pushover.net", schemes=("http", "https"))
+PUSHOVER_TOKEN = env.text("PUSHOVER_TOKEN", "")
+PUSHOVER_USER = env.text("PUSHOVER_USER", "")
+ALERT_EMAILS = env.words("ALERT_EMAILS")
+ALERT_WEBHOOK_URL = env.url("ALERT_WEBHOOK_URL", "", schemes=("http", "https"))
+ALERT_WEBHOOK_SECRET = env.text("ALERT_WEBHOOK_SECRET", "")  # base64, with or without whsec_
+ALERT_CHANNELS = {  # each is off until it is configured
+    "pushover": "pilot.alerts.pushover.Pushover",
+    "email": "pilot.alerts.mail.OperatorMail",
+    "webhook": "pilot.alerts.webhook.Webhook",
+}
 
 # --- storage ----------------------------------------------------------------------------------------------
 
@@ -244,6 +259,7 @@ CELERY_BEAT_SCHEDULER = "pilot.beat:LeaderScheduler"
 
 LOGGING = logging_settings(level=LOG_LEVEL, json=LOG_FORMAT == "json")
 
+EMAIL_TIMEOUT = 10
 if EMAIL_URL:
     _mail = urlsplit(EMAIL_URL)
     EMAIL_HOST, EMAIL_PORT = _mail.hostname, _mail.port or 587

@@ -32,7 +32,7 @@ from messaging.models import (
     ReceivedMessage,
     UnknownPolicy,
 )
-from pilot.models import Heartbeat, Lease, StreamPlace
+from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace
 from tests import factories
 from tests.factories import NOW
 from webhooks.models import InboundCall
@@ -112,6 +112,10 @@ def _one_of_each(number: int) -> None:
     Heartbeat.objects.create(name=f"worker-{number}", kind="worker", progressed_at=NOW)
     Lease.objects.create(name=f"work-{number}", token=uuid4(), until=NOW)
     StreamPlace.objects.create(name=f"reader-{number}")
+    alert = Alert.objects.create(
+        kind="instance_down", subject=instance.pk, tenant=tenant, raised_at=NOW, seen_at=NOW
+    )
+    AlertDelivery.objects.create(alert=alert, notice="raised", channel="pushover", language="en")
 
 
 def _page(model: type[Model], page: str, *args: Any) -> str:
