@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -55,6 +56,22 @@ def integer(name: str, default: int, *, least: int = 0, most: int = 2**31) -> in
 def words(name: str, default: str = "") -> list[str]:
     """A comma-separated list, without empty items."""
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """A comma-separated list of networks or single addresses, such as 10.0.0.0/8."""
+    try:
+        return tuple(ip_network(word) for word in words(name))
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} must be a list of networks: {error}.") from None
+
+
+def ports(name: str, default: str) -> frozenset[int]:
+    """A comma-separated list of port numbers."""
+    found = words(name, default)
+    if not all(word.isascii() and word.isdigit() and 0 < int(word) < 65536 for word in found):
+        raise ImproperlyConfigured(f"{name} must be a list of port numbers.")
+    return frozenset(int(word) for word in found)
 
 
 def url(name: str, default: str | _Required = REQUIRED, *, schemes: tuple[str, ...]) -> str:

@@ -67,6 +67,11 @@ ALERT_CHANNELS = {  # each is off until it is configured
     "webhook": "pilot.alerts.webhook.Webhook",
 }
 
+# --- what customers' URLs may make us call (pilot/ssrf.py) ------------------------------------------------
+
+OUTBOUND_NETWORKS = env.networks("OUTBOUND_NETWORKS")  # permitted although not public, on any port
+OUTBOUND_PORTS = env.ports("OUTBOUND_PORTS", "80,443,8080,8443")
+
 # --- storage ----------------------------------------------------------------------------------------------
 
 DATABASES = {

@@ -86,3 +86,30 @@ def test_a_database_url_may_hold_any_character_and_options() -> None:
 def test_a_database_url_names_a_database() -> None:
     with pytest.raises(ImproperlyConfigured, match="DATABASE_URL"):
         settings_from_url("postgres://host", pool_size=3, statement_timeout_ms=9)
+
+
+def test_reads_networks_and_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PILOT_PROBE", "10.0.0.0/8, fd00::/8,192.168.1.7")
+    assert [str(network) for network in env.networks("PILOT_PROBE")] == [
+        "10.0.0.0/8",
+        "fd00::/8",
+        "192.168.1.7/32",
+    ]
+    monkeypatch.setenv("PILOT_PROBE", "443, 8443")
+    assert env.ports("PILOT_PROBE", "80") == {443, 8443}
+
+
+@pytest.mark.parametrize("wrong", ["10.0.0.1/8", "intranet", "10.0.0.0/33"])
+def test_refuses_what_is_no_network(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("PILOT_PROBE", wrong)
+
+    with pytest.raises(ImproperlyConfigured, match="PILOT_PROBE"):
+        env.networks("PILOT_PROBE")
+
+
+@pytest.mark.parametrize("wrong", ["0", "65536", "http", "-1", "²"])
+def test_refuses_what_is_no_port(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("PILOT_PROBE", wrong)
+
+    with pytest.raises(ImproperlyConfigured, match="PILOT_PROBE"):
+        env.ports("PILOT_PROBE", "80")
