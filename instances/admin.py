@@ -13,7 +13,15 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminURLInputWidget
 
 from accounts.admin import OF_TENANT
-from instances.models import Breaker, DefaultInstance, EvolutionServer, Instance, InstanceEvent, Lane
+from instances.models import (
+    Breaker,
+    DefaultInstance,
+    EvolutionServer,
+    Instance,
+    InstanceEvent,
+    InstanceHour,
+    Lane,
+)
 from pilot.admin import RecordAdmin, RowAdmin
 
 OF_INSTANCE = ("instance", AutocompleteSelectFilter)
@@ -171,3 +179,14 @@ class DefaultInstanceAdmin(RowAdmin):
     search_fields = ("project__name", "instance__name")
     ordering = ("-project_id",)
     autocomplete_fields = ("project", "instance")
+
+
+@admin.register(InstanceHour)
+class InstanceHourAdmin(RecordAdmin):
+    list_display = ("instance", "hour", "accepted", "sent", "delivered", "failed")
+    list_filter = (OF_INSTANCE,)
+    list_select_related = ("instance",)
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[InstanceHour]:
+        return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")

@@ -229,3 +229,20 @@ class InstanceEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.detail or ''}"
+
+
+class InstanceHour(models.Model):
+    """What an instance did in one hour, in messages. Written by messaging/tallying.py from the event rows."""
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="hours", db_index=False)
+    hour = models.DateTimeField()  # its start, UTC
+    accepted = models.PositiveIntegerField(default=0)
+    sent = models.PositiveIntegerField(default=0)  # the provider took it
+    delivered = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint("instance", "hour", name="instance_hour_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.instance_id} {self.hour:%Y-%m-%d %H}h"

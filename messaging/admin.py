@@ -20,6 +20,7 @@ from messaging.models import (
     OptIn,
     ParkedReceipt,
     ProjectTurn,
+    Purge,
     ReceivedMessage,
     Template,
     TemplateVersion,
@@ -144,6 +145,11 @@ class ProjectTurnAdmin(OfInstanceAdmin):
     list_display = ("instance", "project", "turn")
     list_select_related = ("instance", "project")
     search_fields = ("=instance__name", "project__name")
+
+
+@admin.register(Purge)
+class PurgeAdmin(OfInstanceAdmin):
+    list_display = ("instance", "total", "cancelled", "started_at", "finished_at")
 
 
 @admin.register(IdempotencyKey)

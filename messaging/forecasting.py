@@ -156,14 +156,37 @@ def _turns(rival: Group, message: Message, groups: Sequence[Group], ahead: int) 
 def _expected_at(
     message: Message, position: int, urgent: int, instance: Instance, lane: Lane, now: datetime
 ) -> datetime | None:
-    if instance.status != InstanceStatus.OPEN or instance.paused:
+    if not _sends(instance):
         return None
     free_at = min(lane.next_urgent_at, lane.next_send_at) if message.urgent else lane.next_send_at
     start = max(now, free_at, message.next_attempt_at or now, breaking.open_until(instance.server_id) or now)
-    gap = instance.urgent_gap_seconds if message.urgent else pace_seconds(instance)
-    gap = max(gap, SEND_SECONDS / instance.concurrency)
+    gap = _gap_seconds(instance, urgent=message.urgent)
     wait = urgent * max(instance.urgent_gap_seconds, SEND_SECONDS) + (position - 1 - urgent) * gap
     return _after_midnight(start + timedelta(seconds=wait), position, instance, lane, now)
+
+
+def empty_at(
+    instance: Instance, lane: Lane, *, waiting: int, urgent: int, start: datetime, now: datetime
+) -> datetime | None:
+    """When the last of `waiting` messages, `urgent` of them urgent, has gone, if the first goes at `start`.
+
+    None while nobody can know, because the instance is not sending. Pure but for the tenant's time zone.
+    """
+    if not _sends(instance):
+        return None
+    # Urgent ones go first, and the last message waits for no gap.
+    urgent_gap, gap = _gap_seconds(instance, urgent=True), _gap_seconds(instance, urgent=False)
+    wait = urgent * urgent_gap + (waiting - urgent) * gap - (gap if waiting > urgent else urgent_gap)
+    return _after_midnight(max(start, now) + timedelta(seconds=wait), waiting, instance, lane, now)
+
+
+def _sends(instance: Instance) -> bool:
+    return instance.status == InstanceStatus.OPEN and not instance.paused
+
+
+def _gap_seconds(instance: Instance, *, urgent: bool) -> float:
+    gap = instance.urgent_gap_seconds if urgent else pace_seconds(instance)
+    return max(gap, SEND_SECONDS / instance.concurrency)
 
 
 def pace_seconds(instance: Instance) -> float:

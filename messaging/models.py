@@ -382,3 +382,27 @@ class ReceivedMessage(models.Model):
 
     def __str__(self) -> str:
         return self.text[:40]
+
+
+class Purge(models.Model):
+    """An order to cancel what waits on an instance, as a row: it survives whoever carries it out (purging.py)."""
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="purges", db_index=False)
+    before = models.DateTimeField()  # what was accepted later stays
+    total = models.PositiveIntegerField()  # that waited when it was ordered
+    cancelled = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name = _("purge")
+        verbose_name_plural = _("purges")
+        constraints = [
+            models.UniqueConstraint(
+                "instance", name="purge_under_way", condition=models.Q(finished_at__isnull=True)
+            )
+        ]
+        indexes = [models.Index(fields=["instance", "-id"], name="purge_list")]
+
+    def __str__(self) -> str:
+        return f"{self.cancelled} of {self.total}"

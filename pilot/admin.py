@@ -14,7 +14,7 @@ from unfold.admin import ModelAdmin, TabularInline
 from unfold.paginator import InfinitePaginator
 
 from pilot.alerts.wording import sentence, title
-from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace
+from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace, Tally
 
 # The administration signs people in by the same door as the dashboard, or it would go round their second factor.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
@@ -142,3 +142,10 @@ class AlertDeliveryAdmin(RecordAdmin):
     list_select_related = ("alert",)
     search_fields = ("=alert__subject", "=recipient")
     ordering = ("-id",)
+
+
+@admin.register(Tally)
+class TallyAdmin(RecordAdmin):
+    list_display = ("name", "labels", "value")
+    search_fields = ("name",)
+    ordering = ("name", "labels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -120,3 +121,18 @@ class AlertDelivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.channel} {self.notice}"
+
+
+class Tally(models.Model):
+    """A count that outlives processes, for /metrics. Added to by pilot/tallies.py, in batches, never per message."""
+
+    name = models.CharField(max_length=60)
+    # Their values, in the order of the metric's labels.
+    labels = ArrayField(models.CharField(max_length=40), default=list)
+    value = models.FloatField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint("name", "labels", name="tally_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {' '.join(self.labels)}"

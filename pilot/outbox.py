@@ -45,7 +45,7 @@ def number(model: type[EventRow]) -> int:
     """Gives the next positions to at most 500 events that have none. Returns how many. One relay at a time."""
     table = connection.ops.quote_name(model._meta.db_table)
     with transaction.atomic(), connection.cursor() as cursor:
-        place = _place(f"{model._meta.label_lower}.numbered")
+        place = _place(_numbered_name(model))
         cursor.execute(
             f"UPDATE {table} e SET position = %s + fresh.rank FROM ("
             f"  SELECT id, row_number() OVER (ORDER BY id) AS rank FROM ("
@@ -56,6 +56,12 @@ def number(model: type[EventRow]) -> int:
         numbered = cursor.rowcount
         StreamPlace.objects.filter(pk=place.pk).update(position=place.position + numbered)
     return numbered
+
+
+def numbered(model: type[EventRow]) -> int:
+    """The highest position that was given: every event up to it can be read."""
+    place = StreamPlace.objects.filter(pk=_numbered_name(model)).values_list("position", flat=True)
+    return place.first() or 0
 
 
 def announce(
@@ -81,6 +87,10 @@ def announce(
     pipeline.execute()
     StreamPlace.objects.filter(pk=name).update(position=batch[-1].position)
     return len(batch)
+
+
+def _numbered_name(model: type[EventRow]) -> str:
+    return f"{model._meta.label_lower}.numbered"
 
 
 def _place(name: str) -> StreamPlace:

@@ -52,6 +52,9 @@ SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=30)
 LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
 SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 400, least=1)  # per worker process
 QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
+# From when on an instance's queue is a worry: highlighted on the queues page, and alerted.
+QUEUE_TOO_LONG = env.integer("QUEUE_ALERT_LENGTH", 1000, least=1)  # messages
+OLDEST_TOO_OLD = timedelta(seconds=env.integer("QUEUE_ALERT_AGE_SECONDS", 900, least=1))
 
 # --- alerts -----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from django.urls import reverse
 from accounts import audit, events
 from accounts.models import ApiKey, AuditEntry, Membership, User
 from billing.models import Usage
-from instances.models import Breaker, DefaultInstance, EvolutionServer, InstanceEvent
+from instances.models import Breaker, DefaultInstance, EvolutionServer, InstanceEvent, InstanceHour
 from messaging.models import (
     Contact,
     IdempotencyKey,
@@ -29,10 +29,11 @@ from messaging.models import (
     MessageEvent,
     ParkedReceipt,
     ProjectTurn,
+    Purge,
     ReceivedMessage,
     UnknownPolicy,
 )
-from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace
+from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace, Tally
 from tests import factories
 from tests.factories import NOW
 from webhooks.models import InboundCall
@@ -116,6 +117,9 @@ def _one_of_each(number: int) -> None:
         kind="instance_down", subject=instance.pk, tenant=tenant, raised_at=NOW, seen_at=NOW
     )
     AlertDelivery.objects.create(alert=alert, notice="raised", channel="pushover", language="en")
+    Tally.objects.create(name="messages_sent", labels=["live", f"kind-{number}"], value=3)
+    InstanceHour.objects.create(instance=instance, hour=NOW)
+    Purge.objects.create(instance=instance, before=NOW, total=3, started_at=NOW)
 
 
 def _page(model: type[Model], page: str, *args: Any) -> str:

@@ -1,17 +1,20 @@
-"""`manage.py consume [loop …]`: applies inbound calls and announces events, until SIGTERM."""
+"""`manage.py consume [loop …]`: applies inbound calls, announces and counts events, until SIGTERM."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from messaging import announcing, receiving
+from messaging import announcing, receiving, tallying
 from pilot import locks, loops
 from pilot.leading import Leadership
 from webhooks import applying
+
+TALLY_SECONDS = 1.0
 
 
 class Command(BaseCommand):
@@ -41,4 +44,23 @@ def _relay() -> Callable[[], int]:
     return lambda: announcing.relay() if leadership.hold() else 0
 
 
-LOOPS: Mapping[str, Callable[[], Callable[[], int]]] = {"inbound": _inbound, "relay": _relay}
+def _tally() -> Callable[[], int]:
+    """Counts what became of messages; in steps of a second, because each step rewrites the same few rows."""
+    due = 0.0
+
+    def step() -> int:
+        nonlocal due
+        if time.monotonic() < due:
+            return 0
+        counted = tallying.tally()
+        due = time.monotonic() + (TALLY_SECONDS if counted < tallying.BATCH else 0)
+        return counted
+
+    return step
+
+
+LOOPS: Mapping[str, Callable[[], Callable[[], int]]] = {
+    "inbound": _inbound,
+    "relay": _relay,
+    "tally": _tally,
+}
