@@ -21,6 +21,7 @@ from instances.models import (
     InstanceEvent,
     InstanceHour,
     Lane,
+    Vitals,
 )
 from pilot.admin import RecordAdmin, RowAdmin
 
@@ -154,6 +155,17 @@ class LaneAdmin(RecordAdmin):
     ordering = ("-instance_id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lane]:
+        return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
+
+
+@admin.register(Vitals)
+class VitalsAdmin(RecordAdmin):
+    list_display = ("instance", "heard_at", "acknowledged_at", "unheard")
+    list_select_related = ("instance",)
+    search_fields = ("=instance__name",)
+    ordering = ("-instance_id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Vitals]:
         return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
 
 

@@ -84,6 +84,7 @@ class Instance(models.Model):
     # when instances/health.py last asked the provider
     state_checked_at = models.DateTimeField(null=True, editable=False)
     hook_checked_at = models.DateTimeField(null=True, editable=False)
+    health_checked_at = models.DateTimeField(null=True, editable=False)
 
     # how it sends
     pace_least_seconds = models.FloatField(
@@ -180,6 +181,27 @@ class Lane(models.Model):
 
     def __str__(self) -> str:
         return f"lane {self.instance_id}"
+
+
+class Vitals(models.Model):
+    """When an instance last showed that it lives: by a call of its webhook, and by a receipt for a message.
+
+    Apart from Instance and Lane, because it changes with every batch of receipts. Only instances/vitals.py writes it.
+    """
+
+    instance = models.OneToOneField(Instance, models.CASCADE, primary_key=True, related_name="vitals")
+    heard_at = models.DateTimeField(_("last call"), null=True)
+    acknowledged_at = models.DateTimeField(_("last receipt"), null=True)
+    unheard = models.PositiveIntegerField(
+        _("receipts only by asking"), default=0
+    )  # since the last call of its webhook
+
+    class Meta:
+        verbose_name = _("signs of life")
+        verbose_name_plural = _("signs of life")
+
+    def __str__(self) -> str:
+        return f"vitals of {self.instance_id}"
 
 
 class Breaker(models.Model):

@@ -219,6 +219,11 @@ class Message(models.Model):
             models.Index(  # reconciling.look_up_unconfirmed()
                 "next_attempt_at", name="message_unconfirmed", condition=models.Q(status="unconfirmed")
             ),
+            models.Index(  # acknowledging.ask() and validating.validate()
+                "next_attempt_at",
+                name="message_unacknowledged",
+                condition=models.Q(status="submitted", next_attempt_at__isnull=False),
+            ),
             models.Index(  # reconciling.release_expired_leases()
                 "lease_until", name="message_leased", condition=models.Q(lease_until__isnull=False)
             ),

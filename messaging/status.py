@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from psycopg.types.json import Jsonb
 
@@ -170,7 +171,7 @@ def _take_in(row: _Row, move: Move) -> bool:
     if overruled or not _allowed(row, move):
         return False
     row.status, row.dirty = move.to, True
-    row.next_attempt_at, row.held_by = move.next_attempt_at, ""
+    row.next_attempt_at, row.held_by = move.next_attempt_at or _asked_about_at(move), ""
     _note_attempt(row, move)
     _note_times(row, move)
     return True
@@ -193,6 +194,11 @@ def _release(row: _Row) -> None:
     assert row.lease_token is not None
     row.released.append(row.lease_token)
     row.lease_token, row.lease_until, row.dirty = None, None, True
+
+
+def _asked_about_at(move: Move) -> datetime | None:
+    """When to ask for the receipt of what the provider took over, if none comes (messaging/acknowledging.py)."""
+    return move.at + settings.ACK_POLL_AFTER if move.to == Status.SUBMITTED else None
 
 
 def _learn_ids(row: _Row, move: Move) -> None:

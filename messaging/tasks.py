@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.utils import timezone
 
-from messaging import pulse, reconciling
+from messaging import acknowledging, pulse, reconciling
 
 
 @shared_task(name="messaging.drain_instance")
@@ -32,3 +32,9 @@ def reconcile_deadlines(**_kwargs: Any) -> dict[str, int]:
 def resolve_unconfirmed(**_kwargs: Any) -> dict[str, int]:
     """Every 5 s: ends leases that ran out and asks about messages whose answer was lost. Returns counts."""
     return reconciling.resolve_unconfirmed(now=timezone.now())
+
+
+@shared_task(name="messaging.ask_for_receipts")
+def ask_for_receipts(**_kwargs: Any) -> dict[str, int]:
+    """Every 15 s: asks providers about messages whose receipt is overdue. Returns counts."""
+    return acknowledging.ask(now=timezone.now())

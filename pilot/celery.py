@@ -46,6 +46,11 @@ app.conf.beat_schedule = {
         "schedule": 5.0,
         "options": {"queue": "control", "expires": 5},
     },
+    "ask-for-receipts": {
+        "task": "messaging.ask_for_receipts",
+        "schedule": 15.0,
+        "options": {"queue": "health", "expires": 14},
+    },
     "recheck-instances": {
         "task": "instances.recheck",
         "schedule": 30.0,

@@ -85,6 +85,7 @@ ADMINISTRATION = {
                     _link(_("Parked receipts"), "local_parking", "messaging_parkedreceipt"),
                     _link(_("Idempotency keys"), "fingerprint", "messaging_idempotencykey"),
                     _link(_("Lanes"), "speed", "instances_lane"),
+                    _link(_("Signs of life"), "ecg_heart", "instances_vitals"),
                     _link(_("Circuit breakers"), "electric_bolt", "instances_breaker"),
                     _link(_("Hours"), "bar_chart", "instances_instancehour"),
                     _link(_("Purges"), "cleaning_services", "messaging_purge"),

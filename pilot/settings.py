@@ -75,6 +75,11 @@ ALERT_CHANNELS = {  # each is off until it is configured
 OUTBOUND_NETWORKS = env.networks("OUTBOUND_NETWORKS")  # permitted although not public, on any port
 OUTBOUND_PORTS = env.ports("OUTBOUND_PORTS", "80,443,8080,8443")
 
+# --- receipts and the health of instances: docs/operating.md says what each is for --------------------------
+
+ACK_POLL_AFTER = timedelta(seconds=env.integer("ACK_POLL_AFTER_SECONDS", 60, least=1))
+ACK_POLL_FOR = timedelta(hours=env.integer("ACK_POLL_FOR_HOURS", 24, least=1))
+
 # --- storage ----------------------------------------------------------------------------------------------
 
 DATABASES = {

@@ -10,7 +10,7 @@ from datetime import datetime
 import structlog
 from django.db import OperationalError, transaction
 
-from instances import connecting
+from instances import connecting, vitals
 from instances.models import Instance
 from instances.providers import bounds, provider_for
 from instances.providers.base import (
@@ -22,6 +22,7 @@ from instances.providers.base import (
     Unreadable,
 )
 from messaging import receiving
+from messaging.acknowledging import PROOF
 from messaging.receiving import Arrival
 from webhooks.models import InboundCall
 
@@ -44,7 +45,7 @@ def apply_pending(*, now: datetime, limit: int = BATCH) -> int:
 
     Several processes may do it at once: each takes rows that no other holds. A call that cannot be applied, or not
     all of it, keeps its `error` and fails no other; one that the database could not serve now stays for the next
-    time. Raises OperationalError when the database is away: then nothing was applied.
+    time. Raises OperationalError when the database is away: then none is half applied.
     """
     with transaction.atomic():
         calls = _take(limit)
@@ -54,6 +55,7 @@ def apply_pending(*, now: datetime, limit: int = BATCH) -> int:
         later = _apply_together(parsed, errors)
         done = [call for call in calls if call.pk not in later]
         _close(done, errors, now)
+    _note_vitals(parsed)
     return len(done)
 
 
@@ -155,6 +157,18 @@ def _lock_instances(ids: Collection[int]) -> None:
 def _overtaken(call: InboundCall) -> bool:
     newer = InboundCall.objects.filter(instance=call.instance_id, event=call.event, pk__gt=call.pk)
     return newer.filter(applied_at__isnull=False, error="").exists()
+
+
+def _note_vitals(parsed: Sequence[_Parsed]) -> None:
+    """Afterwards, and apart: rows that every batch writes would tie batches together."""
+    newest = sorted(parsed, key=lambda one: one.call.received_at)
+    called = {one.instance.pk: one.call.received_at for one in newest}
+    acknowledged = {one.instance.pk: one.call.received_at for one in newest if any(map(_proves, one.events))}
+    vitals.heard(called, acknowledged=acknowledged)
+
+
+def _proves(event: Event) -> bool:
+    return isinstance(event, StatusEvent) and event.status in PROOF
 
 
 def _close(calls: Sequence[InboundCall], errors: Mapping[int, str], now: datetime) -> None:

@@ -15,7 +15,7 @@ import pytest
 from django.db import DataError, OperationalError, connection, transaction
 from django.test import Client
 
-from instances.models import Instance
+from instances.models import Instance, Vitals
 from messaging import receiving, status
 from messaging.models import Contact, Message, MessageEvent, ParkedReceipt, ReceivedMessage
 from messaging.receiving import Arrival
@@ -480,3 +480,45 @@ def test_a_batch_that_dies_half_way_is_applied_once_all_the_same() -> None:
     assert state(message) == "read"
     assert MessageEvent.objects.filter(message=message, kind="read").count() == 1
     assert ReceivedMessage.objects.count() == 1
+
+
+# --- signs of life ----------------------------------------------------------------------------------------
+
+
+def vitals_of(instance: Instance) -> tuple[Any, ...]:
+    return Vitals.objects.values_list("heard_at", "acknowledged_at", "unheard").get(instance=instance)
+
+
+def test_notes_when_an_instance_was_heard_and_when_it_proved_to_deliver() -> None:
+    instance = make_instance()
+    handed_over(instance)
+    Vitals.objects.create(instance=instance, unheard=7)
+    (first,) = store(instance, receipt("3EB0", "delivered"))
+    (second,) = store(instance, connection_update("connecting"))
+    InboundCall.objects.filter(pk=first).update(received_at=NOW)
+    InboundCall.objects.filter(pk=second).update(received_at=NOW + timedelta(seconds=1))
+
+    applying.apply_pending(now=NOW)
+
+    assert vitals_of(instance) == (NOW + timedelta(seconds=1), NOW, 0)
+
+
+def test_late_calls_do_not_make_signs_of_life_older() -> None:
+    instance = make_instance()
+    later = NOW + timedelta(days=1)
+    Vitals.objects.create(instance=instance, heard_at=later, acknowledged_at=later)
+    (call,) = store(instance, receipt("3EB0", "read"))
+    InboundCall.objects.filter(pk=call).update(received_at=NOW)
+
+    applying.apply_pending(now=NOW)
+
+    assert vitals_of(instance) == (later, later, 0)
+
+
+def test_a_failure_proves_no_delivery() -> None:
+    instance = make_instance()
+    store(instance, receipt("3EB0", "failed"))
+
+    applying.apply_pending(now=NOW)
+
+    assert vitals_of(instance)[1] is None
