@@ -15,22 +15,35 @@ from typing import Any
 
 import structlog
 from celery import Celery
+from celery.app.amqp import AMQP
 from celery.signals import celeryd_init
 from django.conf import settings
 from django.db import transaction
 from kombu import Connection, pools
 from kombu.exceptions import KombuError
 from kombu.pools import ProducerPool
-from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
+
+from pilot.redis import client
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pilot.settings")
 
 log = structlog.get_logger(__name__)
 
-app = Celery("pilot")
+
+class _Connection(Connection):
+    """Tries again within two seconds, however long Redis has been away; kombu's pauses grow to thirty."""
+
+    def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
+        pauses = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
+        return super().ensure_connection(*args, **pauses | kwargs)
+
+
+class _Amqp(AMQP):
+    Connection = _Connection
+
+
+app = Celery("pilot", amqp=_Amqp)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.conf.beat_schedule = {
@@ -66,6 +79,8 @@ app.conf.beat_schedule = {
 UNREACHABLE = (RedisError, KombuError, OSError)
 DOWN_SECONDS = 2.0  # how long to leave Redis alone after it failed
 _down_until = 0.0
+
+redis = client
 
 
 def queue_for(instance_id: int) -> str:
@@ -124,14 +139,6 @@ def queues_changed() -> None:
         _note_down(error)
 
 
-@cache
-def redis() -> Redis:
-    """A client for short questions from any process: half a second, and no retries."""
-    return Redis.from_url(
-        settings.REDIS_URL, socket_timeout=0.5, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 0)
-    )
-
-
 def _without_token(instance_ids: Sequence[int]) -> list[int]:
     pipeline = redis().pipeline(transaction=False)
     for instance_id in instance_ids:
@@ -148,7 +155,8 @@ def _publish(task: str, queue: str, **kwargs: Any) -> None:
 @cache
 def _producers() -> ProducerPool:
     """Producers of our own, with short timeouts: Celery's would hold a request for half a minute."""
-    options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | {"socket_timeout": 1, "socket_connect_timeout": 1}
+    short = {"socket_timeout": 1, "socket_connect_timeout": 1, "max_retries": 0}
+    options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | short
     return pools.producers[Connection(settings.CELERY_BROKER_URL, transport_options=options)]
 
 

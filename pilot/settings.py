@@ -12,6 +12,7 @@ from pilot import env
 from pilot.database import settings_from_url
 from pilot.logs import logging_settings
 from pilot.navigation import ADMINISTRATION
+from pilot.redis import address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -26,7 +27,7 @@ PUBLIC_URL = env.url(
 PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname or ""
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", PUBLIC_HOST)
 DATABASE_URL = env.url("DATABASE_URL", schemes=("postgres", "postgresql"))
-REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "sentinel", "unix"))
+REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "sentinel"))
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "pilot@localhost")
 EMAIL_URL = env.url("EMAIL_URL", "", schemes=("smtp", "smtps"))
 LOG_FORMAT = env.text("LOG_FORMAT", "console")
@@ -90,12 +91,12 @@ DATABASES = {
     )
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+_REDIS = address(REDIS_URL)
+CACHES = {"default": {"BACKEND": "pilot.caching.Cache", "LOCATION": REDIS_URL}}
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # redis-py 8 times out idle sockets after 5 s unless told not to.
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": "pilot"},
+        "CONFIG": {"hosts": [_REDIS.channel_host], "prefix": "pilot"},
     }
 }
 
@@ -244,7 +245,7 @@ UNFOLD = ADMINISTRATION
 
 # --- Celery: carries wake-ups only, see ARCHITECTURE.md ----------------------------------------------------
 
-CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_URL = _REDIS.broker_url
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -258,7 +259,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_VISIBILITY_TIMEOUT = 900
-CELERY_BROKER_TRANSPORT_OPTIONS = {
+CELERY_BROKER_TRANSPORT_OPTIONS = _REDIS.broker_options | {
     "visibility_timeout": 900,
     "priority_steps": [0],  # the cost of a wake-up grows with queues x priorities
     "socket_keepalive": True,

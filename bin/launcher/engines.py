@@ -384,7 +384,13 @@ class Valkey(Engine):
 
     def _prepare(self) -> None:
         self._make_directory(self.directory)
-        settings = {
+        config = self.directory / "valkey.conf"
+        config.touch(mode=0o600)
+        config.write_text("".join(f"{name} {value}\n" for name, value in self._settings().items()))
+        self._own([config])
+
+    def _settings(self) -> dict[str, str]:
+        return {
             "bind": HOST,
             "port": str(self.port),
             "requirepass": self.password,  # in the file, because arguments are public
@@ -393,10 +399,6 @@ class Valkey(Engine):
             "save": '""',
             "maxmemory-policy": "noeviction",
         }
-        config = self.directory / "valkey.conf"
-        config.touch(mode=0o600)
-        config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-        self._own([config])
 
     def _answers(self) -> bool:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.core.cache import cache
@@ -9,6 +11,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from accounts.models import User
+from pilot.redis import client
 from tests.factories import make_tenant
 from tests.members import make_user
 
@@ -44,6 +47,17 @@ def _sign_in(browser: Client, email: str = "ana@example.com", password: str = PA
 @pytest.mark.parametrize("email", ["ana@example.com", "Ana@Example.com"])
 def test_signs_in_by_e_mail(browser: Client, user: User, email: str) -> None:
     assert "Padaria" in _sign_in(browser, email)
+
+
+def test_signs_in_while_redis_is_away(browser: Client, user: User, settings: Any) -> None:
+    """Attempts are still counted: django-axes has them in the database."""
+    settings.REDIS_URL = "redis://127.0.0.1:9/0"
+    client.cache_clear()
+
+    page = _sign_in(browser)
+
+    client.cache_clear()
+    assert "Padaria" in page
 
 
 def test_goes_where_the_person_wanted_to_go(browser: Client, user: User) -> None:

@@ -74,3 +74,16 @@ def test_does_not_raise_when_redis_is_away_and_leaves_it_alone_for_a_while() -> 
         wake(IDS[0])
 
     assert time.monotonic() - started < 0.1
+
+
+def test_waits_for_no_broker_that_refuses(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """kombu would try again for four seconds, in the middle of somebody's request."""
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:9/0"
+    celery._producers.cache_clear()
+    started = time.monotonic()
+
+    wake(IDS[0])
+
+    celery._producers.cache_clear()
+    assert time.monotonic() - started < 1
+    assert waiting(IDS[0]) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from instances import connecting
 from instances.models import DefaultInstance, EvolutionServer, Instance
 from tests.factories import make_key, make_opt_in, make_project
 from tests.sandbox.emulator import KEY, Emulator, eventually
+from tests.sentinels import Sentinels
 
 NUMBER = "+5511999990000"
 PARTS: Mapping[str, list[str]] = {
@@ -46,14 +47,19 @@ PARTS: Mapping[str, list[str]] = {
 }
 
 
-class Product:
-    """Web, worker, beat and consume. `valkey` forgets everything when it stops."""
+def forgetful(directory: Path) -> Valkey:
+    """A Valkey that forgets everything when it stops."""
+    return Valkey(directory / "valkey", appendonly=False)
 
-    def __init__(self, emulator: Emulator) -> None:
+
+class Product:
+    """Web, worker, beat and consume, with a Redis and nothing that restarts what ends."""
+
+    def __init__(self, emulator: Emulator, redis: Callable[[Path], Valkey | Sentinels] = forgetful) -> None:
         self.directory = Path(tempfile.mkdtemp(dir=os.environ.get("PILOT_TEST_ENGINES")))
         self.directory.chmod(0o755)
         self.emulator = emulator
-        self.valkey = Valkey(self.directory / "valkey", appendonly=False)
+        self.valkey = redis(self.directory)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.parts = {name: self._part(name) for name in PARTS}
@@ -69,6 +75,13 @@ class Product:
             return httpx.get(f"{self.url}/health", timeout=2).is_success
         except httpx.HTTPError:
             return False
+
+    def revive(self) -> list[str]:
+        """Starts what ended, as whoever runs Pilot must. Returns the names."""
+        ended = [part for part in self.parts.values() if not part.alive()]
+        for part in ended:
+            part.start()
+        return [part.name for part in ended]
 
     def stop(self) -> None:
         for part in self.parts.values():
