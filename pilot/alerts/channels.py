@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -32,13 +32,16 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What is handed to a channel, in the recipient's language. `id` is the same in each attempt."""
+    """What is handed to a channel, in the recipient's language. `id` is the same whenever the same is sent again.
+
+    Usually of one alert; of several, all of one kind, when many were raised at once.
+    """
 
     id: str
     recipient: str
-    alert: Alert
+    kind: str
+    alerts: Sequence[Alert]
     recovered: bool
-    urgent: bool
     title: str
     text: str
     at: datetime

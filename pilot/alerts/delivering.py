@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import structlog
-from django.db.models import Q
+from django.db import connection
 from django.utils import timezone
 
-from pilot import sql
 from pilot.alerts import channels
 from pilot.alerts.channels import NotDelivered
 from pilot.alerts.wording import notice_of
@@ -29,23 +29,33 @@ RUN_SECONDS = 60.0
 LEASE = timedelta(minutes=2)  # of a row: longer than its channel may take
 CHANNEL_LEASE = timedelta(seconds=RUN_SECONDS) + LEASE
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
+TOGETHER = 100  # alerts in one notice, at most
 ATTEMPTS = 12  # within some seven hours
 
 # A recovery waits for the notice of what it ends.
-_TAKE = """
-UPDATE pilot_alertdelivery SET attempts = attempts + 1, token = %s, next_attempt_at = %s WHERE id = (
-    SELECT d.id FROM pilot_alertdelivery d
-    WHERE d.state = 'waiting' AND d.channel = %s AND d.next_attempt_at <= %s AND NOT EXISTS (
-        SELECT FROM pilot_alertdelivery earlier
-        WHERE d.notice = 'recovered' AND earlier.notice = 'raised' AND earlier.state = 'waiting'
-          AND (earlier.alert_id, earlier.channel, earlier.recipient) = (d.alert_id, d.channel, d.recipient))
-    ORDER BY d.next_attempt_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+_DUE = """
+FROM pilot_alertdelivery d JOIN pilot_alert a ON a.id = d.alert_id
+WHERE d.state = 'waiting' AND d.next_attempt_at <= %(now)s AND NOT EXISTS (
+    SELECT FROM pilot_alertdelivery earlier
+    WHERE d.notice = 'recovered' AND earlier.notice = 'raised' AND earlier.state = 'waiting'
+      AND (earlier.alert_id, earlier.channel, earlier.recipient) = (d.alert_id, d.channel, d.recipient))
+"""
+_DUE_CHANNELS = f"SELECT DISTINCT d.channel {_DUE} ORDER BY 1"
+# What is due to one recipient about one kind of trouble goes together: fifty instances of a server that died are one
+# notice. `d` is looked at again once its lock is held.
+_TAKE = f"""
+WITH due AS (SELECT d.id, d.recipient, d.notice, a.kind, d.next_attempt_at {_DUE} AND d.channel = %(channel)s),
+     head AS (SELECT recipient, notice, kind FROM due ORDER BY next_attempt_at, id LIMIT 1)
+UPDATE pilot_alertdelivery SET attempts = attempts + 1, token = %(token)s, next_attempt_at = %(until)s WHERE id IN (
+    SELECT d.id FROM due JOIN head USING (recipient, notice, kind) JOIN pilot_alertdelivery d USING (id)
+    WHERE d.state = 'waiting' AND d.next_attempt_at <= %(now)s
+    ORDER BY d.id LIMIT %(most)s FOR UPDATE OF d SKIP LOCKED)
 RETURNING id
 """
 
 
 def deliver(channel: str) -> int:
-    """Sends what is due in a channel, for at most a minute, unless another process is at it. Returns how many."""
+    """Sends what is due in a channel, for about a minute at most. Returns how many notices; none when another does."""
     count = 0
     until = time.monotonic() + RUN_SECONDS
     # Asked again after the lease: whoever was woken while it was ours has gone away.
@@ -59,8 +69,9 @@ def deliver(channel: str) -> int:
 
 def due_channels(*, now: datetime) -> list[str]:
     """The channels in which something is due."""
-    due = AlertDelivery.objects.filter(state="waiting", next_attempt_at__lte=now)
-    return list(due.order_by("channel").values_list("channel", flat=True).distinct())
+    with connection.cursor() as cursor:
+        cursor.execute(_DUE_CHANNELS, {"now": now})
+        return [row[0] for row in cursor.fetchall()]
 
 
 def wake_due(*, now: datetime) -> Sequence[str]:
@@ -70,28 +81,36 @@ def wake_due(*, now: datetime) -> Sequence[str]:
     return due
 
 
-def take(channel: str, *, now: datetime) -> AlertDelivery | None:
-    """The next delivery that is due, ours alone until its lease ends. None when there is none."""
-    rows = sql.fetch(_TAKE, [uuid4(), now + LEASE, channel, now])
-    if not rows:
-        return None
-    return AlertDelivery.objects.select_related("alert__tenant").get(pk=rows[0][0])
+def take(channel: str, *, now: datetime) -> list[AlertDelivery]:
+    """What is due to the next recipient, ours alone until its lease ends. Empty when nothing is due."""
+    token = uuid4()
+    values: dict[str, Any] = {
+        "channel": channel,
+        "now": now,
+        "token": token,
+        "until": now + LEASE,
+        "most": TOGETHER,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE, values)
+        keys = [row[0] for row in cursor.fetchall()]
+    taken = AlertDelivery.objects.filter(pk__in=keys, token=token)
+    return list(taken.select_related("alert__tenant").order_by("pk"))
 
 
-def send(delivery: AlertDelivery) -> bool:
-    """Hands a taken delivery to its channel, and writes down what came of it. Whether it was delivered."""
+def send(deliveries: Sequence[AlertDelivery]) -> None:
+    """Hands what was taken to its channel, as one notice, and writes down what came of it."""
+    channel = deliveries[0].channel
     try:
-        channels.channel(delivery.channel).send(notice_of(delivery))
+        channels.channel(channel).send(notice_of(deliveries))
     except NotDelivered as error:
-        _note_failure(delivery, error)
+        _note_failure(deliveries, error)
     except Exception as error:
-        log.exception("alert.channel_broken", channel=delivery.channel, delivery_id=delivery.pk)
-        _note_failure(delivery, NotDelivered(type(error).__name__))
+        log.exception("alert.channel_broken", channel=channel)
+        _note_failure(deliveries, NotDelivered(type(error).__name__))
     else:
-        now = timezone.now()
-        _settle(delivery, state="delivered", next_attempt_at=None, delivered_at=now, error="")
-        return True
-    return False
+        for delivery in deliveries:
+            _settle(delivery, state="delivered", next_attempt_at=None, delivered_at=timezone.now(), error="")
 
 
 def next_attempt(*, attempts: int, now: datetime, retry_after: float | None = None) -> datetime | None:
@@ -104,25 +123,22 @@ def next_attempt(*, attempts: int, now: datetime, retry_after: float | None = No
 
 def _drain(channel: str, until: float) -> int:
     count = 0
-    while time.monotonic() < until and (delivery := take(channel, now=timezone.now())):
-        send(delivery)
+    while time.monotonic() < until and (deliveries := take(channel, now=timezone.now())):
+        send(deliveries)
         count += 1
     return count
 
 
-def _note_failure(delivery: AlertDelivery, error: NotDelivered) -> None:
+def _note_failure(deliveries: Sequence[AlertDelivery], error: NotDelivered) -> None:
     now = timezone.now()
-    at = (
-        None
-        if error.final
-        else next_attempt(attempts=delivery.attempts, now=now, retry_after=error.retry_after)
-    )
-    state = "waiting" if at else "failed"
-    log.warning("alert.not_delivered", channel=delivery.channel, delivery_id=delivery.pk, reason=str(error))
-    _settle(delivery, state=state, next_attempt_at=at, error=str(error)[:300])
+    log.warning("alert.not_delivered", channel=deliveries[0].channel, reason=str(error))
+    for delivery in deliveries:
+        again = next_attempt(attempts=delivery.attempts, now=now, retry_after=error.retry_after)
+        at = None if error.final else again
+        state = "waiting" if at else "failed"
+        _settle(delivery, state=state, next_attempt_at=at, error=str(error)[:300])
 
 
 def _settle(delivery: AlertDelivery, **values: object) -> None:
-    """Unless the lease ended and somebody else is at it: then theirs is the word that counts."""
-    mine = Q(pk=delivery.pk, token=delivery.token, state="waiting")
-    AlertDelivery.objects.filter(mine).update(token=None, **values)
+    """Unless its lease ended and somebody else is at it: then theirs is the word that counts."""
+    AlertDelivery.objects.filter(pk=delivery.pk, token=delivery.token).update(token=None, **values)

@@ -33,5 +33,5 @@ class Pushover:
 
 
 def _priority(notice: Notice) -> int:
-    severity = Severity.NOTICE if notice.recovered else kind_of(notice.alert.kind).severity
+    severity = Severity.NOTICE if notice.recovered else kind_of(notice.kind).severity
     return severity.value

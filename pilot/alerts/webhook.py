@@ -37,16 +37,21 @@ class Webhook:
 
 
 def _payload(notice: Notice) -> dict[str, Any]:
-    alert = notice.alert
     return {
         "event": "recovered" if notice.recovered else "raised",
-        "alertId": alert.pk,
-        "kind": alert.kind,
-        "severity": kind_of(alert.kind).severity.name.lower(),
-        "subject": alert.subject,
-        "tenant": alert.tenant.slug if alert.tenant else None,
+        "kind": notice.kind,
+        "severity": kind_of(notice.kind).severity.name.lower(),
         "title": notice.title,
         "message": notice.text,
+        "alerts": [_facts(alert) for alert in notice.alerts],
+    }
+
+
+def _facts(alert: Alert) -> dict[str, Any]:
+    return {
+        "id": alert.pk,
+        "subject": alert.subject,
+        "tenant": alert.tenant.slug if alert.tenant else None,
         "detail": alert.detail,
         "raisedAt": alert.raised_at,
         "recoveredAt": alert.recovered_at,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import override
 
 from pilot.alerts.channels import Notice
-from pilot.alerts.kinds import Severity, kind_of
+from pilot.alerts.kinds import kind_of
 from pilot.models import Alert, AlertDelivery
+
+LINES = 5  # of a notice about many alerts; Pushover takes 1,024 characters
 
 
 class _Values(dict[str, Any]):
@@ -31,24 +35,47 @@ def sentence(alert: Alert, *, recovered: bool = False) -> str:
     return words % _Values({"name": alert.subject} | alert.detail)
 
 
-def notice_of(delivery: AlertDelivery) -> Notice:
-    """What a delivery says. `delivery.alert.tenant` should be loaded."""
-    alert = delivery.alert
-    recovered = delivery.notice == AlertDelivery.Notice.RECOVERED
-    with override(delivery.language):
+def notice_of(deliveries: Sequence[AlertDelivery]) -> Notice:
+    """What deliveries of one kind to one recipient say. `alert.tenant` should be loaded."""
+    first, alerts = deliveries[0], [delivery.alert for delivery in deliveries]
+    recovered = first.notice == AlertDelivery.Notice.RECOVERED
+    ends = [alert.recovered_at for alert in alerts if recovered and alert.recovered_at]
+    with override(first.language):
         return Notice(
-            id=f"alert-{alert.pk}-{delivery.pk}",
-            recipient=delivery.recipient,
-            alert=alert,
+            id=_id(deliveries),
+            recipient=first.recipient,
+            kind=alerts[0].kind,
+            alerts=alerts,
             recovered=recovered,
-            urgent=not recovered and kind_of(alert.kind).severity is Severity.CRITICAL,
-            title=_title(alert, recovered),
-            text=sentence(alert, recovered=recovered),
-            at=alert.recovered_at if recovered and alert.recovered_at else alert.raised_at,
+            title=_title(alerts, recovered),
+            text=_text(alerts, recovered),
+            at=max(ends, default=alerts[0].raised_at),
         )
 
 
-def _title(alert: Alert, recovered: bool) -> str:
-    words = _("Over: %(title)s") % {"title": title(alert)} if recovered else title(alert)
-    whole = f"{words} · {alert.tenant}" if alert.tenant else words
-    return " ".join(whole.split())  # a line of its own in a mail's header would be another header
+def _id(deliveries: Sequence[AlertDelivery]) -> str:
+    keys = ",".join(str(delivery.pk) for delivery in deliveries)
+    return f"alert-{hashlib.blake2s(keys.encode(), digest_size=12).hexdigest()}"
+
+
+def _title(alerts: Sequence[Alert], recovered: bool) -> str:
+    words = title(alerts[0])
+    if recovered:
+        words = _("Over: %(title)s") % {"title": words}
+    if len(alerts) > 1:
+        words = f"{words} ({len(alerts)})"
+    elif alerts[0].tenant:
+        words = f"{words} · {alerts[0].tenant}"
+    return " ".join(words.split())  # a line break in the name would begin another header of a mail
+
+
+def _text(alerts: Sequence[Alert], recovered: bool) -> str:
+    lines = [_line(alert, recovered, named=len(alerts) > 1) for alert in alerts[:LINES]]
+    if len(alerts) > LINES:
+        lines.append(_("… and %(count)s more.") % {"count": len(alerts) - LINES})
+    return "\n".join(lines)
+
+
+def _line(alert: Alert, recovered: bool, *, named: bool) -> str:
+    words = sentence(alert, recovered=recovered)
+    return f"{alert.tenant}: {words}" if named and alert.tenant else words
