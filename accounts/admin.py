@@ -56,6 +56,7 @@ class UserAdmin(DjangoUserAdmin, RowAdmin):  # type: ignore[type-arg]
     autocomplete_fields = ("groups",)
     fieldsets = (
         (None, {"fields": ("email", "name", "password")}),
+        (_("Alerts"), {"fields": ("alert_number", "alert_language")}),
         (_("Rights"), {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )

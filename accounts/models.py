@@ -6,6 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import structlog
+from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.contrib.postgres.fields import ArrayField
@@ -51,6 +52,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_staff = models.BooleanField(_("support staff"), default=False)
     is_active = models.BooleanField(_("active"), default=True)
     date_joined = models.DateTimeField(_("joined"), default=timezone.now)
+    # how the person is told of trouble (accounts/alerting.py)
+    alert_number = models.CharField(_("WhatsApp for alerts"), max_length=20, blank=True)  # E.164
+    alert_language = models.CharField(
+        _("language of alerts"), max_length=10, choices=settings.LANGUAGES, blank=True
+    )
 
     objects = UserManager()
 

@@ -65,10 +65,13 @@ PUSHOVER_USER = env.text("PUSHOVER_USER", "")
 ALERT_EMAILS = env.words("ALERT_EMAILS")
 ALERT_WEBHOOK_URL = env.url("ALERT_WEBHOOK_URL", "", schemes=("http", "https"))
 ALERT_WEBHOOK_SECRET = env.text("ALERT_WEBHOOK_SECRET", "")  # base64, with or without whsec_
+ALERT_WHATSAPP_INSTANCE = env.text("ALERT_WHATSAPP_INSTANCE", "")  # a tenant's slug/an instance's name
 ALERT_CHANNELS = {  # each is off until it is configured
     "pushover": "pilot.alerts.pushover.Pushover",
     "email": "pilot.alerts.mail.OperatorMail",
     "webhook": "pilot.alerts.webhook.Webhook",
+    "member_email": "accounts.alerting.MemberMail",
+    "whatsapp": "messaging.alerting.WhatsApp",
 }
 
 # --- what customers' URLs may make us call (pilot/ssrf.py) ------------------------------------------------

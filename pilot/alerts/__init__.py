@@ -22,7 +22,6 @@ from pilot.alerts.channels import Recipient, channel, names
 from pilot.alerts.kinds import KindName, kind_of
 from pilot.celery import wake_alerts
 from pilot.models import Alert, AlertDelivery
-from pilot.parsing import UNSTORABLE
 
 log = structlog.get_logger(__name__)
 
@@ -171,4 +170,4 @@ def _storable(value: Any) -> Any:
 
 
 def _text(value: object, limit: int) -> str:
-    return UNSTORABLE.sub("", str(value))[:limit]
+    return "".join(letter if letter.isprintable() else " " for letter in str(value)[:limit])

@@ -263,8 +263,8 @@ def test_tells_also_what_cannot_be_stored_as_it_is() -> None:
         )
 
     alert = Alert.objects.get()
-    assert alert.subject == "ab" + "c" * 198
-    assert alert.detail == {"reason": "no", "raw": "b'x'", "n": 2**70}
+    assert alert.subject == "a b" + "c" * 197
+    assert alert.detail == {"reason": "  no", "raw": "b'x'", "n": 2**70}
 
 
 @apart
