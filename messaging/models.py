@@ -227,6 +227,11 @@ class Message(models.Model):
             models.Index(  # reconciling.release_expired_leases()
                 "lease_until", name="message_leased", condition=models.Q(lease_until__isnull=False)
             ),
+            models.Index(  # sweeps.doubt_stranded(): it has no entry, unless something went wrong
+                "id",
+                name="message_stranded",
+                condition=models.Q(status="sending", lease_until__isnull=True),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(  # receiving.apply()

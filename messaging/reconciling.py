@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -87,7 +87,12 @@ def resolve_unconfirmed(*, now: datetime) -> dict[str, int]:
 
 def expire(*, now: datetime) -> int:
     """Fails every queued message whose deadline has passed."""
-    return _in_batches(_EXPIRED, _expire_batch, now)
+    return sum(expirations(now))
+
+
+def expirations(now: datetime) -> Iterator[int]:
+    """The same batch by batch: how many each failed."""
+    return in_batches(_EXPIRED, _expire_batch, now)
 
 
 def _expire_batch(rows: list[Any], now: datetime) -> int:
@@ -155,7 +160,12 @@ def hurry(*, now: datetime) -> int:
 
 def release_expired_leases(*, now: datetime) -> int:
     """Ends leases whose process vanished: the message may or may not have gone out, so it becomes unconfirmed."""
-    return _in_batches(_LEASES, _release_batch, now)
+    return sum(releases(now))
+
+
+def releases(now: datetime) -> Iterator[int]:
+    """The same batch by batch: how many leases each ended."""
+    return in_batches(_LEASES, _release_batch, now)
 
 
 def _release_batch(rows: list[Any], now: datetime) -> int:
@@ -175,16 +185,19 @@ def _release_batch(rows: list[Any], now: datetime) -> int:
     return len(released)
 
 
-def _in_batches(sql: str, handle: Callable[[list[Any], datetime], int], now: datetime) -> int:
-    """Locks rows and handles them, a transaction for each batch, until one is not full. Returns the sum."""
-    total = 0
+def in_batches(statement: str, handle: Callable[[list[Any], datetime], int], now: datetime) -> Iterator[int]:
+    """Locks at most BATCH rows due at `now` and handles them, a transaction each, until a batch is not full.
+
+    Yields what `handle` returns, after the commit.
+    """
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(sql, [now, BATCH])
+            cursor.execute(statement, [now, BATCH])
             rows = cursor.fetchall()
-            total += handle(rows, now)
+            handled = handle(rows, now)
+        yield handled
         if len(rows) < BATCH:
-            return total
+            return
 
 
 # --- messages whose answer was lost -----------------------------------------------------------------------
@@ -202,7 +215,7 @@ def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
         counts += _resolve(messages, now)
         if len(messages) < LOOKED_UP_AT_ONCE:
             break
-    counts["given_up"] += _in_batches(_OVERDUE, _give_up_batch, now - LAST_MOMENT)
+    counts["given_up"] += sum(in_batches(_OVERDUE, _give_up_batch, now - LAST_MOMENT))
     return dict(counts)
 
 
@@ -214,9 +227,8 @@ def _resolve(messages: Sequence[Message], now: datetime) -> Counter[str]:
         _decided(message, findings.get(message.pk), message.tenant_id in resending, now)
         for message in messages
     ]
-    _apply([move for move in moves if move])
     counts = Counter(found.finding.value for found in findings.values())
-    counts["decided"] += sum(move is not None for move in moves)
+    counts["decided"] += _apply([move for move in moves if move])
     return counts
 
 
@@ -284,20 +296,23 @@ def _queue_again(message: Message, why: str, now: datetime) -> Move:
     )
 
 
-def _apply(moves: Sequence[Move]) -> None:
-    """All at once; where a provider id turns out to belong to another message, one by one and without that one."""
+def _apply(moves: Sequence[Move]) -> int:
+    """All at once; where a provider id turns out to belong to another message, one by one and without that one.
+
+    Returns how many messages changed.
+    """
     try:
-        status.move(*moves)
+        return len(status.move(*moves).changed)
     except IntegrityError:
-        for move in moves:
-            _apply_alone(move)
+        return sum(_apply_alone(move) for move in moves)
 
 
-def _apply_alone(move: Move) -> None:
+def _apply_alone(move: Move) -> int:
     try:
-        status.move(move)
+        return len(status.move(move).changed)
     except IntegrityError:
         log.info("unconfirmed.found_is_of_another", message_id=move.message_id)
+        return 0
 
 
 def _found(message: Message, found: Found, now: datetime) -> Move:

@@ -115,6 +115,8 @@ def _sentences(kind: str, detail: Mapping[str, Any]) -> Iterator[str]:
     for word in (detail.get("why"), detail.get("finding"), detail.get("code")):
         if word in WORDS:
             yield str(WORDS[word])
+    if missing := detail.get("field"):
+        yield gettext("Missing: %(field)s.") % {"field": missing}
     if at := detail.get("next_attempt_at"):
         yield gettext("Next attempt at %(time)s.") % {"time": _clock(at)}
     if said := detail.get("reason"):

@@ -5,16 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from allauth.account.decorators import secure_admin_login
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
+from django.views.decorators.http import require_POST
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.paginator import InfinitePaginator
 
 from pilot.alerts.wording import sentence, title
-from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace, Tally
+from pilot.celery import start
+from pilot.models import (
+    Alert,
+    AlertDelivery,
+    Heartbeat,
+    Lease,
+    MaintenanceKind,
+    MaintenanceRun,
+    StreamPlace,
+    Tally,
+)
 
 # The administration signs people in by the same door as the dashboard, or it would go round their second factor.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
@@ -149,3 +163,33 @@ class TallyAdmin(RecordAdmin):
     list_display = ("name", "labels", "value")
     search_fields = ("name",)
     ordering = ("name", "labels")
+
+
+@admin.register(MaintenanceRun)
+class MaintenanceRunAdmin(RecordAdmin):
+    list_display = ("started_at", "kind", "outcome", "took", "seen", "changed")
+    list_filter = ("kind", "outcome")
+    search_fields = ("=kind",)
+    ordering = ("-started_at",)
+    list_before_template = "admin/pilot/start_maintenance.html"
+    startable = [(MaintenanceKind.RECONCILE, MaintenanceKind.RECONCILE.label)]
+
+    @admin.display(description=_("took"))
+    def took(self, run: MaintenanceRun) -> str:
+        return f"{(run.finished_at - run.started_at).total_seconds():.1f} s" if run.finished_at else "–"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(require_POST(self.start))
+        return [path("start/<str:kind>", view, name="pilot_maintenancerun_start"), *super().get_urls()]
+
+    def start(self, request: HttpRequest, kind: str) -> HttpResponse:
+        """Asks a worker for a round. One that is under way is not disturbed: the worker then does nothing."""
+        if not request.user.has_perm("pilot.start_maintenance"):
+            raise PermissionDenied
+        if kind not in dict(self.startable):
+            raise Http404
+        if start(f"pilot.{kind}", queue="health", at_once=True):
+            messages.success(request, gettext("It will start within seconds."))
+        else:
+            messages.error(request, gettext("No worker can be asked now: Redis does not answer."))
+        return redirect("admin:pilot_maintenancerun_changelist")

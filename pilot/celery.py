@@ -64,6 +64,12 @@ app.conf.beat_schedule = {
         "schedule": 15.0,
         "options": {"queue": "health", "expires": 14},
     },
+    # When it is due is read from its rows (pilot/maintenance.py), so that a new beat does not put it off.
+    "reconcile-all": {
+        "task": "pilot.reconcile",
+        "schedule": min(settings.MESSAGE_RECONCILER_INTERVAL.total_seconds(), 60.0),
+        "options": {"queue": "health", "expires": 55},
+    },
     "recheck-instances": {
         "task": "instances.recheck",
         "schedule": 30.0,
@@ -126,6 +132,16 @@ def wake_alerts(channels: Sequence[str]) -> None:
             _publish("pilot.deliver_alerts", "health", channel=name)
     except UNREACHABLE as error:
         _note_down(error)
+
+
+def start(task: str, *, queue: str, **kwargs: Any) -> bool:
+    """Asks a worker for a task. False when Redis is away."""
+    try:
+        _publish(task, queue, **kwargs)
+    except UNREACHABLE as error:
+        _note_down(error)
+        return False
+    return True
 
 
 def queues_changed() -> None:

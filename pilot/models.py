@@ -136,3 +136,43 @@ class Tally(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {' '.join(self.labels)}"
+
+
+class MaintenanceKind(models.TextChoices):
+    """The long rounds, see pilot/reconciling.py and pilot/retention.py."""
+
+    RECONCILE = "reconcile", _("Reconciler")
+    RETENTION = "retention", _("Retention")
+
+
+class Outcome(models.TextChoices):
+    """How a round ended; RUNNING is also what is left of one whose process died."""
+
+    RUNNING = "running", _("Running")
+    DONE = "done", _("Done")
+    FAILED = "failed", _("A step failed")
+    LEASE_LOST = "lease_lost", _("Another process took over")
+    STOPPED = "stopped", _("The process was stopped")
+    OUT_OF_TIME = "out_of_time", _("Out of time")
+
+
+class MaintenanceRun(models.Model):
+    """One round, and what it did: how many rows it looked at, what it changed by name, which steps failed."""
+
+    kind = models.CharField(_("kind"), max_length=12, choices=MaintenanceKind.choices)
+    started_at = models.DateTimeField(_("started"))
+    finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
+    outcome = models.CharField(_("outcome"), max_length=12, choices=Outcome.choices, default=Outcome.RUNNING)
+    seen = models.PositiveBigIntegerField(_("rows looked at"), default=0)
+    changed = models.PositiveBigIntegerField(_("rows changed"), default=0)
+    counts = models.JSONField(_("what was changed"), default=dict)
+    errors = models.JSONField(_("failed steps"), default=dict)
+
+    class Meta:
+        verbose_name = _("maintenance run")
+        verbose_name_plural = _("maintenance runs")
+        indexes = [models.Index(fields=["kind", "-started_at"], name="maintenance_run_newest")]
+        permissions = [("start_maintenance", "Can start the reconciler and retention")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.started_at:%Y-%m-%d %H:%M}"

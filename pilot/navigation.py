@@ -78,6 +78,7 @@ ADMINISTRATION = {
                     _link(_("Alerts"), "notifications", "pilot_alert"),
                     _link(_("Alert deliveries"), "outgoing_mail", "pilot_alertdelivery"),
                     _link(_("Heartbeats"), "monitor_heart", "pilot_heartbeat"),
+                    _link(_("Maintenance"), "cleaning_services", "pilot_maintenancerun"),
                     _link(_("Leases"), "lock_clock", "pilot_lease"),
                     _link(_("Stream readers"), "stream", "pilot_streamplace"),
                     _link(_("Message events"), "timeline", "messaging_messageevent"),

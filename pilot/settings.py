@@ -84,6 +84,15 @@ OUTBOUND_PORTS = env.ports("OUTBOUND_PORTS", "80,443,8080,8443")
 ACK_POLL_AFTER = timedelta(seconds=env.integer("ACK_POLL_AFTER_SECONDS", 60, least=1))
 ACK_POLL_FOR = timedelta(hours=env.integer("ACK_POLL_FOR_HOURS", 24, least=1))
 
+# --- upkeep -----------------------------------------------------------------------------------------------
+
+MESSAGE_RECONCILER_INTERVAL = timedelta(
+    milliseconds=env.integer("MESSAGE_RECONCILER_INTERVAL_MS", 3_600_000, least=1000)
+)
+RECONCILER_ALERT_ABOVE = env.integer(
+    "RECONCILER_ALERT_ABOVE", 1000
+)  # changes that one run may make unnoticed
+
 # --- storage ----------------------------------------------------------------------------------------------
 
 DATABASES = {

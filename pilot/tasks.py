@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from pilot import health
+from pilot import health, reconciling
 from pilot.alerts import delivering
 
 
@@ -20,3 +20,9 @@ def heartbeat(*, name: str, detail: dict[str, Any], **_kwargs: Any) -> None:
 def deliver_alerts(*, channel: str, **_kwargs: Any) -> int:
     """Notices wait in this channel. Returns how many were sent."""
     return delivering.deliver(channel)
+
+
+@shared_task(name="pilot.reconcile")
+def reconcile(*, at_once: bool = False, **_kwargs: Any) -> None:
+    """The full reconciler, when it is due or wanted at once; see pilot/reconciling.py."""
+    reconciling.run() if at_once else reconciling.run_if_due()

@@ -17,6 +17,7 @@ from django.db import close_old_connections
 
 from instances.models import Instance, InstanceStatus
 from messaging.dispatching import shared_dispatcher
+from pilot import maintenance
 from pilot.celery import queue_for
 
 log = structlog.get_logger(__name__)
@@ -33,6 +34,7 @@ def install(app: Celery) -> None:
     """Adds the consumer steps and hooks the dispatcher to the worker's life."""
     app.steps["consumer"].add(InstanceQueues)
     worker_shutting_down.connect(_stop_dispatcher, weak=False)
+    worker_shutting_down.connect(_stop_maintenance, weak=False)
 
 
 def wanted_queues(hostname: str) -> set[str]:
@@ -146,3 +148,7 @@ def _stop_dispatcher(**_kwargs: Any) -> None:
     """Runs in a signal handler, so it only starts the stopping; the process waits for that thread at its end."""
     stop = shared_dispatcher().stop
     threading.Thread(target=stop, kwargs={"timeout": STOP_SECONDS}, name="dispatcher-stop").start()
+
+
+def _stop_maintenance(**_kwargs: Any) -> None:
+    maintenance.stop()

@@ -59,6 +59,12 @@ def apply_pending(*, now: datetime, limit: int = BATCH) -> int:
     return len(done)
 
 
+def oldest_is_from_before(moment: datetime) -> bool:
+    """Whether the call that waits longest came before `moment`."""
+    oldest = InboundCall.objects.filter(applied_at=None).order_by("id").values_list("received_at", flat=True)
+    return any(received_at < moment for received_at in oldest[:1])
+
+
 def _take(limit: int) -> list[InboundCall]:
     waiting = InboundCall.objects.filter(applied_at=None).order_by("id")
     return list(waiting.select_for_update(skip_locked=True)[:limit])

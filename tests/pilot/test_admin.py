@@ -33,7 +33,7 @@ from messaging.models import (
     ReceivedMessage,
     UnknownPolicy,
 )
-from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, StreamPlace, Tally
+from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, MaintenanceRun, StreamPlace, Tally
 from tests import factories
 from tests.factories import NOW
 from webhooks.models import InboundCall
@@ -121,6 +121,7 @@ def _one_of_each(number: int) -> None:
     Tally.objects.create(name="messages_sent", labels=["live", f"kind-{number}"], value=3)
     InstanceHour.objects.create(instance=instance, hour=NOW)
     Purge.objects.create(instance=instance, before=NOW, total=3, started_at=NOW)
+    MaintenanceRun.objects.create(kind="reconcile", started_at=NOW, counts={"expired": number})
 
 
 def _page(model: type[Model], page: str, *args: Any) -> str:

@@ -22,7 +22,7 @@ from messaging.receiving import Arrival
 from messaging.status import Move
 from tests.factories import NOW, make_instance, make_message, make_tenant
 from tests.providers.recordings import DELIVERIES
-from webhooks import applying
+from webhooks import applying, sweeps
 from webhooks.models import InboundCall
 
 pytestmark = pytest.mark.django_db
@@ -522,3 +522,21 @@ def test_a_failure_proves_no_delivery() -> None:
     applying.apply_pending(now=NOW)
 
     assert vitals_of(instance)[1] is None
+
+
+def test_the_full_reconciler_applies_what_has_waited_for_long() -> None:
+    instance = make_instance()
+    old, _fresh = store(instance, receipt("A", "sent"), receipt("B", "sent"))
+    InboundCall.objects.update(received_at=NOW)
+    InboundCall.objects.filter(pk=old).update(received_at=NOW - timedelta(minutes=2))
+
+    assert list(sweeps.apply_calls(NOW)) == [{"calls_applied": 2}]
+    assert list(sweeps.apply_calls(NOW)) == []
+
+
+def test_the_full_reconciler_leaves_fresh_calls_to_the_consumer() -> None:
+    store(make_instance(), receipt("A", "sent"))
+    InboundCall.objects.update(received_at=NOW)
+
+    assert list(sweeps.apply_calls(NOW)) == []
+    assert InboundCall.objects.filter(applied_at=None).count() == 1
