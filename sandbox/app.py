@@ -18,23 +18,39 @@ from sandbox.core import Core
 from sandbox.evolution import api
 from sandbox.evolution.control import InstanceControl, on_fault
 from sandbox.evolution.server import Evolution
+from sandbox.graph import api as graph_api
+from sandbox.graph.control import GraphControl
+from sandbox.graph.server import Graph
 
 
 def create_app(config: Config) -> ASGIApp:
     """The whole sandbox; its durable state is opened here and closed with the application's lifespan."""
     core = Core(config)
-    evolution = Evolution(core)
-    control = Control(core, on_fault=lambda fault: on_fault(evolution, fault), on_reset=evolution.wipe)
+    evolution, graph = Evolution(core), Graph(core)
+
+    def on_reset() -> None:
+        evolution.wipe()
+        graph.wipe()
+
+    control = Control(core, on_fault=lambda fault: on_fault(evolution, fault), on_reset=on_reset)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         evolution.start()
+        graph.start()
         yield
         await core.close()
         await evolution.stop()
+        await graph.stop()
 
     app = Starlette(
-        routes=[*control.routes(), *InstanceControl(evolution).routes(), *api.routes(evolution)],
+        routes=[
+            *control.routes(),
+            *InstanceControl(evolution).routes(),
+            *GraphControl(graph).routes(),
+            *graph_api.routes(graph),
+            *api.routes(evolution),
+        ],
         exception_handlers={404: _not_found, 405: _not_found, HTTPException: _refused},
         lifespan=lifespan,
     )

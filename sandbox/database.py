@@ -34,8 +34,17 @@ CREATE TABLE IF NOT EXISTS contact (
     instance_id TEXT NOT NULL, remote_jid TEXT NOT NULL, PRIMARY KEY (instance_id, remote_jid));
 CREATE TABLE IF NOT EXISTS number (jid TEXT PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS number_cache (jid TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS graph_object (
+    kind TEXT NOT NULL, id TEXT NOT NULL, doc TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (kind, id));
+CREATE TABLE IF NOT EXISTS graph_message (
+    id TEXT PRIMARY KEY, account TEXT NOT NULL, person TEXT NOT NULL, doc TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS graph_window (
+    account TEXT NOT NULL, person TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (account, person));
 """
-TABLES = ("ledger", "told", "instance", "message", "message_update", "contact", "number", "number_cache")
+TABLES = (
+    "ledger", "told", "instance", "message", "message_update", "contact", "number", "number_cache",
+    "graph_object", "graph_message", "graph_window",
+)  # fmt: skip
 
 
 class Database:

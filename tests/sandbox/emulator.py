@@ -117,6 +117,7 @@ class Received:
     path: str
     headers: Message
     body: dict[str, Any]
+    raw: bytes = b""
     at: float = field(default_factory=time.monotonic)
 
 
@@ -132,8 +133,8 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                receiver.received.append(Received(self.path, self.headers, body))
+                raw = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.received.append(Received(self.path, self.headers, json.loads(raw), raw))
                 self.send_response(receiver.status_for(self.path))
                 self.send_header("Content-Length", "0")
                 self.end_headers()

@@ -1,0 +1,1 @@
+"""An emulator of Meta's Graph API: the WhatsApp Cloud API and Instagram messaging."""
