@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from datetime import date, datetime
-from typing import Any
 
 from django.db.models import Sum
 
@@ -16,28 +15,34 @@ SLOTS = 8
 
 
 def counting(source: str) -> str:
-    """An INSERT that counts as many messages as `source`, a part of the same statement, has rows.
+    """An INSERT that counts the rows of `source`, a part of the same statement: one for each accepted message.
 
-    Its values are those of counting_values(). Without rows it counts, and writes, nothing.
+    `source` has tenant_id, project_id, environment, month (month_of()) and slot (any_slot()). Without rows it counts,
+    and writes, nothing. Rows are locked in the order of their key, so that two statements never wait for each other.
     """
     return f"""
 INSERT INTO billing_usage (tenant_id, project_id, environment, month, slot, accepted)
-SELECT %s::bigint, %s::bigint, %s::text, %s::date, %s::smallint, count(*) FROM {source} HAVING count(*) > 0
+SELECT tenant_id, project_id, environment, month, slot, count(*) FROM {source}
+GROUP BY tenant_id, project_id, environment, month, slot ORDER BY project_id, environment, month, slot
 ON CONFLICT (project_id, environment, month, slot)
 DO UPDATE SET accepted = billing_usage.accepted + excluded.accepted"""
 
 
-def counting_values(*, project: Project, environment: str, now: datetime) -> list[Any]:
-    """The values for counting(): a random slot of the project's month, so that no row is hot."""
-    month = month_of(project.tenant, now)
-    return [project.tenant_id, project.pk, environment, month, random.randrange(SLOTS)]
+_ADD = counting(
+    "(SELECT %s::bigint, %s::bigint, %s::text, %s::date, %s::smallint FROM generate_series(1, %s)) "
+    "AS message (tenant_id, project_id, environment, month, slot)"
+)
+
+
+def any_slot() -> int:
+    """A random one of a project's month, so that no row is hot."""
+    return random.randrange(SLOTS)
 
 
 def add(*, project: Project, environment: str, count: int, now: datetime) -> None:
     """Counts `count` messages that were accepted elsewhere."""
-    messages = "(SELECT FROM generate_series(1, %s)) AS messages"
-    values = counting_values(project=project, environment=environment, now=now)
-    sql.execute(counting(messages), [*values, count])
+    month = month_of(project.tenant, now)
+    sql.execute(_ADD, [project.tenant_id, project.pk, environment, month, any_slot(), count])
 
 
 def accepted(*, tenant: Tenant, environment: str, now: datetime) -> int:

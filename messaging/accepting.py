@@ -1,51 +1,28 @@
-"""Accepting a message: checked, then written down whole. From then on the row is the job.
+"""Accepting messages: checked, then written down whole. From then on the row is the job.
 
-What is only looked up (template, instance, opt-in) is read first; then one statement writes (messaging/storing.py).
+What is only looked up is read first (messaging/composing.py); then one statement writes (messaging/storing.py). One
+message or a thousand: the number of statements is the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.utils.translation import gettext as _
 
 from accounts.models import ApiKey
-from messaging import forecasting, numbers, opt_ins, rendering
-from messaging.choosing import choose_instance
-from messaging.content import validate_content
-from messaging.fitting import assert_fits
+from messaging.composing import Draft, Submission, compose_all
 from messaging.forecasting import Forecast
-from messaging.models import Category, IdempotencyKey, Message, Template, TemplateVersion
-from messaging.storing import TakenKey, store
+from messaging.models import Message
+from messaging.storing import Entry, store
 from pilot import sql
 from pilot.celery import wake_on_commit
 from pilot.errors import PilotError
-from pilot.ids import new_id
-
-
-class UnknownTemplate(PilotError):
-    """The project has no active template of that name."""
-
-    code = "unknown_template"
-
-
-class DeadlinePassed(PilotError):
-    """The wanted deadline is not in the future."""
-
-    code = "deadline_passed"
-
-
-class WouldBeLate(PilotError):
-    """The request asked to be refused when its deadline cannot be met."""
-
-    code = "would_be_late"
-    status = 409
 
 
 class KeyReused(PilotError):
@@ -62,26 +39,6 @@ class StillRunning(PilotError):
     status = 409
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """What somebody wants sent: a `template` with its `variables`, or a `content` of their own.
-
-    `to` is a number as people write it. `category` counts for own content only; a template has its own.
-    """
-
-    to: str
-    template: str = ""
-    variables: Mapping[str, Any] = field(default_factory=dict)
-    content: Mapping[str, Any] | None = None
-    category: str = Category.UTILITY
-    instance: str = ""
-    urgent: bool = False
-    deliver_until: datetime | None = None
-    skip_opt_in_validation: bool = False
-    refuse_if_late: bool = False
-    metadata: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Idempotency:
     """A client's key, and the digest of the request that it stands for."""
@@ -96,6 +53,14 @@ class Idempotency:
         return cls(key, hashlib.sha256(canonical.encode()).hexdigest())
 
 
+class Order(NamedTuple):
+    """A submission for the project and environment of `key`, whose `project.tenant` must be loaded."""
+
+    key: ApiKey
+    submission: Submission
+    idempotency: Idempotency | None = None
+
+
 class Accepted(NamedTuple):
     """`replayed` says that the message had been accepted by an earlier request with the same Idempotency-Key."""
 
@@ -104,143 +69,126 @@ class Accepted(NamedTuple):
     forecast: Forecast | None = None
 
 
-def submit(
-    *, key: ApiKey, submission: Submission, now: datetime, idempotency: Idempotency | None = None
-) -> Accepted:
-    """Accepts a message for the project and environment of `key`, or refuses it with a PilotError.
+Answer = Accepted | PilotError
 
-    `key.project.tenant` must be loaded. Wakes the instance once all is committed. The message is due at once and
-    not after its deadline: that of its category (settings.DEADLINES), or `deliver_until` where that is earlier.
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Orders, with the answers that are known without writing anything, and drafts for the others."""
+
+    orders: Sequence[Order]
+    answers: Mapping[int, Answer]  # by the order's place
+    drafts: Mapping[int, Draft]
+
+
+def submit(order: Order, *, now: datetime) -> Accepted:
+    """Accepts a message, or refuses it with a PilotError. Wakes the instance once all is committed.
+
+    The message is due at once and not after its deadline: that of its category (settings.DEADLINES), or
+    `deliver_until` where that is earlier.
     """
-    if idempotency and (earlier := _earlier(key, idempotency)):
-        return Accepted(earlier, replayed=True)
-    message = _compose(key, submission, now)
-    forecast = _forecast(message, submission, now)
-    if _store(message, idempotency):
-        return Accepted(message, replayed=False, forecast=forecast)
-    assert idempotency is not None
-    return Accepted(_winner(key, idempotency), replayed=True)
+    [answer] = accept(prepare([order], now=now))
+    if isinstance(answer, PilotError):
+        raise answer
+    return answer
 
 
-# --- putting a message together ---------------------------------------------------------------------------
+def prepare(orders: Sequence[Order], *, now: datetime) -> Prepared:
+    """Checks orders. Writes nothing, so whatever it raises, nothing was accepted."""
+    answers: dict[int, Answer] = _earlier(dict(enumerate(orders)))
+    open_orders = {place: order for place, order in enumerate(orders) if place not in answers}
+    composed = compose_all([(order.key, order.submission) for order in open_orders.values()], now=now)
+    drafts = {}
+    for place, draft in zip(open_orders, composed, strict=True):
+        if isinstance(draft, PilotError):
+            answers[place] = draft
+        else:
+            drafts[place] = draft
+    return Prepared(orders, answers, drafts)
 
 
-def _compose(key: ApiKey, submission: Submission, now: datetime) -> Message:
-    number = numbers.normalise(submission.to)
-    version = _version(key, submission.template) if submission.template else None
-    content = _content(version, submission)
-    category = version.template.category if version else submission.category
-    instance = choose_instance(project=key.project, name=submission.instance)
-    assert_fits(content, instance=instance)
-    opt_ins.assert_destination_authorized(
-        tenant=key.project.tenant,
-        number=number,
-        skip=submission.skip_opt_in_validation,
-        scopes=key.scopes,
-    )
-    return Message(
-        id=new_id(),
-        tenant=key.project.tenant,
-        project=key.project,
-        environment=key.environment,
-        instance=instance,
-        template_version=version,
-        to=number,
-        category=category,
-        urgent=submission.urgent,
-        body_override=version is None,
-        variables=submission.variables,
-        content=content,
-        metadata=submission.metadata,
-        created_at=now,
-        deliver_until=_deadline(category, submission.deliver_until, now),
-    )
+def accept(prepared: Prepared) -> list[Answer]:
+    """Accepts all drafts, in one statement; what wakes their instances follows the commit.
+
+    Returns for each order, in their order, what became of it: one that is refused disturbs no other.
+    """
+    stored = _store(prepared)
+    answers = dict(prepared.answers)
+    lost = {}
+    for place, draft in prepared.drafts.items():
+        if draft.message.pk in stored:
+            answers[place] = Accepted(draft.message, replayed=False, forecast=draft.forecast)
+        else:
+            lost[place] = prepared.orders[place]
+    answers |= _winners(lost)
+    return [answers[place] for place in range(len(prepared.orders))]
 
 
-def _forecast(message: Message, submission: Submission, now: datetime) -> Forecast:
-    instance = message.instance
-    forecast = forecasting.for_new(message, instance=instance, lane=instance.lane, now=now)
-    if submission.refuse_if_late and forecast.late(message.deliver_until):
-        raise WouldBeLate(_why_late(forecast), fields={"refuse_if_late": [_("It was not accepted.")]})
-    message.expected_at = forecast.expected_at
-    return forecast
+def _store(prepared: Prepared) -> set[str]:
+    """The ids of what was stored: all but those whose Idempotency-Key another request has."""
+    entries = [_entry(draft.message, prepared.orders[place]) for place, draft in prepared.drafts.items()]
+    if not entries:
+        return set()
+    stored = store(entries)
+    wake_on_commit(*{entry.message.instance_id for entry in entries if entry.message.pk in stored})
+    return stored
 
 
-def _why_late(forecast: Forecast) -> str:
-    if forecast.expected_at is None:
-        return _("Nobody can say when it would go out: the instance is not connected.")
-    return _("It would go out at %(at)s, after its deadline: %(ahead)s messages go before it.") % {
-        "at": forecast.expected_at.isoformat(timespec="seconds"),
-        "ahead": forecast.position - 1,
-    }
+def _entry(message: Message, order: Order) -> Entry:
+    detail = {"instance": message.instance.name, "deliver_until": message.deliver_until.isoformat()}
+    if once := order.idempotency:
+        return Entry(message, detail, once.key, once.digest)
+    return Entry(message, detail)
 
 
-_VERSION = """
-SELECT v.id, v.number, v.content, t.id, t.category FROM messaging_template t
-JOIN messaging_templateversion v ON v.id = t.current_version_id
-WHERE t.project_id = %s AND t.name = %s AND t.status = 'active'
+# --- asking again -----------------------------------------------------------------------------------------
+
+
+def _winners(lost: Mapping[int, Order]) -> dict[int, Answer]:
+    """What the requests that were faster made; StillRunning where one has not committed yet."""
+    running = StillRunning(_("A request with this Idempotency-Key is still running; ask again in a moment."))
+    return dict.fromkeys(lost, running) | _earlier(lost)
+
+
+_EARLIER = """
+SELECT known.tenant_id, known.environment, known.key, known.body_digest, known.message_id
+FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS wanted (tenant_id, environment, key)
+JOIN messaging_idempotencykey known ON known.tenant_id = wanted.tenant_id
+    AND known.environment = wanted.environment AND known.key = wanted.key
 """
 
 
-def _version(key: ApiKey, name: str) -> TemplateVersion:
-    for version_id, number, content, template_id, category in sql.fetch(_VERSION, [key.project_id, name]):
-        template = Template(id=template_id, project_id=key.project_id, name=name, category=category)
-        return TemplateVersion(id=version_id, number=number, content=json.loads(content), template=template)
-    raise UnknownTemplate(
-        _("There is no active template of that name."),
-        fields={"template": [_("No template is called “%(name)s”.") % {"name": name}]},
+def _earlier(orders: Mapping[int, Order]) -> dict[int, Answer]:
+    """The messages that Idempotency-Keys stand for already; KeyReused where that was another request."""
+    digests = {
+        place: (_place_of_key(order), order.idempotency.digest)
+        for place, order in orders.items()
+        if order.idempotency
+    }
+    if not digests:
+        return {}
+    rows = sql.fetch(_EARLIER, sql.transposed({key for key, _digest in digests.values()}))
+    known = {(tenant_id, environment, key): rest for tenant_id, environment, key, *rest in rows}
+    found = {place: (digest, *known[key]) for place, (key, digest) in digests.items() if key in known}
+    messages = _messages({message_id for _digest, _known, message_id in found.values()})
+    return {
+        place: Accepted(messages[message_id], replayed=True) if digest == known_digest else _reused()
+        for place, (digest, known_digest, message_id) in found.items()
+    }
+
+
+def _place_of_key(order: Order) -> tuple[int, str, str]:
+    assert order.idempotency is not None
+    return order.key.tenant_id, order.key.environment, order.idempotency.key
+
+
+def _messages(ids: set[str]) -> dict[str, Message]:
+    related = ("instance__lane", "instance__tenant", "template_version__template")
+    return Message.objects.select_related(*related).in_bulk(ids) if ids else {}
+
+
+def _reused() -> KeyReused:
+    return KeyReused(
+        _("This Idempotency-Key was used for another request."),
+        fields={"Idempotency-Key": [_("Use a new key for a new message.")]},
     )
-
-
-def _content(version: TemplateVersion | None, submission: Submission) -> Mapping[str, Any]:
-    if version:
-        return rendering.render(version.content, submission.variables)
-    content = submission.content or {}
-    validate_content(content)
-    return content
-
-
-def _deadline(category: str, wanted: datetime | None, now: datetime) -> datetime:
-    latest = now + settings.DEADLINES[category]
-    if wanted is None:
-        return latest
-    if wanted <= now:
-        raise DeadlinePassed(
-            _("The deadline has passed."), fields={"deliver_until": [_("Must be in the future.")]}
-        )
-    return min(wanted, latest)
-
-
-# --- writing it down --------------------------------------------------------------------------------------
-
-
-def _store(message: Message, idempotency: Idempotency | None) -> bool:
-    """False, and nothing written, when another request has the Idempotency-Key."""
-    once = TakenKey(idempotency.key, idempotency.digest) if idempotency else None
-    detail = {"instance": message.instance.name, "deliver_until": message.deliver_until.isoformat()}
-    if not store(message, detail=detail, once=once):
-        return False
-    wake_on_commit(message.instance_id)
-    return True
-
-
-def _winner(key: ApiKey, idempotency: Idempotency) -> Message:
-    if earlier := _earlier(key, idempotency):
-        return earlier
-    raise StillRunning(_("A request with this Idempotency-Key is still running; ask again in a moment."))
-
-
-def _earlier(key: ApiKey, idempotency: Idempotency) -> Message | None:
-    """The message that the key stands for. Raises KeyReused when that was another request."""
-    known = IdempotencyKey.objects.filter(
-        tenant_id=key.tenant_id, environment=key.environment, key=idempotency.key
-    ).values_list("message_id", "body_digest")
-    for message_id, digest in known:
-        if digest != idempotency.digest:
-            raise KeyReused(
-                _("This Idempotency-Key was used for another request."),
-                fields={"Idempotency-Key": [_("Use a new key for a new message.")]},
-            )
-        related = ("instance__lane", "instance__tenant", "template_version__template")
-        return Message.objects.select_related(*related).get(pk=message_id)
-    return None

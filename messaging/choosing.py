@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -50,24 +51,35 @@ class InstanceRemoved(PilotError):
     code = "instance_removed"
 
 
-def choose_instance(*, project: Project, name: str = "") -> Instance:
-    """The instance to send from, always one of the project's tenant. A disconnected one will do: messages wait.
+def choose_instances(
+    wanted: Collection[tuple[Project, str]],
+) -> dict[tuple[int, str], Instance | PilotError]:
+    """By (project's id, name), the instance to send from, always one of the project's tenant. An empty name asks for
+    the default. A disconnected instance will do: messages wait.
 
-    Raises UnknownInstance, NoInstance or InstanceRemoved, all naming the field `instance`.
+    Where there is none, UnknownInstance, NoInstance or InstanceRemoved, all naming the field `instance`.
     """
-    instance = _named(project, name) if name else _default(project) or _last_resort(project)
+    projects = {(project.pk, name): project for project, name in wanted}
+    found: dict[tuple[int, str], Instance] = {}
+    for look_up in (_named, _defaults, _last_resort):
+        missing = {what: project for what, project in projects.items() if what not in found}
+        found |= look_up(missing) if missing else {}
+    return {what: _chosen(found.get(what), what[1], project) for what, project in projects.items()}
+
+
+def _chosen(instance: Instance | None, name: str, project: Project) -> Instance | PilotError:
     if instance is None and name:
-        raise UnknownInstance(
+        return UnknownInstance(
             _("There is no instance of that name."),
             fields={"instance": [_("No instance is called “%(name)s”.") % {"name": name}]},
         )
     if instance is None:
-        raise NoInstance(
+        return NoInstance(
             _("No instance to send from."),
             fields={"instance": [_("Name one, or give the project a default instance.")]},
         )
     if instance.status == InstanceStatus.REMOVED:
-        raise InstanceRemoved(
+        return InstanceRemoved(
             _("The instance was removed."),
             fields={"instance": [_("“%(name)s” was removed.") % {"name": instance.name}]},
         )
@@ -76,33 +88,49 @@ def choose_instance(*, project: Project, name: str = "") -> Instance:
 
 
 _CHOSEN = f"""
-SELECT {", ".join(f"i.{name}" for name in INSTANCE)}, {", ".join(f"lane.{name}" for name in LANE)}
-FROM instances_instance i JOIN instances_lane lane ON lane.instance_id = i.id
+SELECT wanted.project_id, {", ".join(f"i.{name}" for name in INSTANCE)}, {", ".join(f"lane.{name}" for name in LANE)}
 """
 # A removed instance's name may have been given to a new one.
-_NAMED = f"{_CHOSEN} WHERE i.tenant_id = %s AND i.name = %s ORDER BY i.status = 'removed', i.id DESC LIMIT 1"
-_DEFAULT = f"""{_CHOSEN} JOIN instances_defaultinstance d ON d.instance_id = i.id
-WHERE i.tenant_id = %s AND d.project_id = %s"""
-_LAST_RESORT = f"""{_CHOSEN}
-WHERE i.tenant_id = %s AND (i.provider_name = %s OR i.name = %s) ORDER BY i.status = 'removed', i.id LIMIT 1"""
+_NAMED = f"""{_CHOSEN} FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS wanted (project_id, tenant_id, name)
+CROSS JOIN LATERAL (
+    SELECT * FROM instances_instance WHERE tenant_id = wanted.tenant_id AND name = wanted.name
+    ORDER BY status = 'removed', id DESC LIMIT 1) AS i
+JOIN instances_lane lane ON lane.instance_id = i.id"""
+_DEFAULTS = f"""{_CHOSEN} FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (project_id, tenant_id)
+JOIN instances_defaultinstance d ON d.project_id = wanted.project_id
+JOIN instances_instance i ON i.id = d.instance_id AND i.tenant_id = wanted.tenant_id
+JOIN instances_lane lane ON lane.instance_id = i.id"""
+_LAST_RESORT = f"""{_CHOSEN} FROM unnest(%s::bigint[], %s::bigint[], %s::text[]) AS wanted (project_id, tenant_id, name)
+CROSS JOIN LATERAL (
+    SELECT * FROM instances_instance WHERE tenant_id = wanted.tenant_id AND wanted.name IN (provider_name, name)
+    ORDER BY status = 'removed', id LIMIT 1) AS i
+JOIN instances_lane lane ON lane.instance_id = i.id"""
+
+Projects = Mapping[tuple[int, str], Project]
+Found = dict[tuple[int, str], Instance]
 
 
-def _named(project: Project, name: str) -> Instance | None:
-    return _only(_NAMED, [project.tenant_id, name])
+def _named(wanted: Projects) -> Found:
+    named = [(project.pk, project.tenant_id, name) for (_id, name), project in wanted.items() if name]
+    rows = sql.fetch(_NAMED, sql.transposed(named)) if named else []
+    instances = [_instance(row) for row in rows]
+    return {(row[0], instance.name): instance for row, instance in zip(rows, instances, strict=True)}
 
 
-def _default(project: Project) -> Instance | None:
-    return _only(_DEFAULT, [project.tenant_id, project.pk])
+def _defaults(wanted: Projects) -> Found:
+    unnamed = [(project.pk, project.tenant_id) for (_id, name), project in wanted.items() if not name]
+    rows = sql.fetch(_DEFAULTS, sql.transposed(unnamed)) if unnamed else []
+    return {(row[0], ""): _instance(row) for row in rows}
 
 
-def _last_resort(project: Project) -> Instance | None:
+def _last_resort(wanted: Projects) -> Found:
     name = settings.EVOLUTION_INSTANCE_NAME
-    return _only(_LAST_RESORT, [project.tenant_id, name, name]) if name else None
+    unnamed = [(project.pk, project.tenant_id, name) for (_id, own), project in wanted.items() if not own]
+    rows = sql.fetch(_LAST_RESORT, sql.transposed(unnamed)) if unnamed and name else []
+    return {(row[0], ""): _instance(row) for row in rows}
 
 
-def _only(statement: str, values: list[Any]) -> Instance | None:
-    for row in sql.fetch(statement, values):
-        instance = Instance.from_db("default", INSTANCE, row[: len(INSTANCE)])
-        instance.lane = Lane.from_db("default", LANE, row[len(INSTANCE) :])
-        return instance
-    return None
+def _instance(row: tuple[Any, ...]) -> Instance:
+    instance = Instance.from_db("default", INSTANCE, row[1 : len(INSTANCE) + 1])
+    instance.lane = Lane.from_db("default", LANE, row[len(INSTANCE) + 1 :])
+    return instance

@@ -8,10 +8,11 @@ accepting it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import connection
@@ -42,6 +43,15 @@ class Forecast:
         return self.expected_at is None or self.expected_at >= deliver_until
 
 
+class Queue(NamedTuple):
+    """What messages of an instance have in common that go out in the order of their deadlines."""
+
+    project_id: int
+    weight: int
+    urgent: bool
+    category: str
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The ready messages of one project on an instance that have the same urgency and category."""
@@ -53,15 +63,31 @@ class Group:
     count: int
 
 
-def for_new(message: Message, *, instance: Instance, lane: Lane, now: datetime) -> Forecast:
-    """The forecast for a message that is being accepted; it is not in the queue yet."""
-    groups = snapshot(instance.pk)
+def for_new(
+    message: Message,
+    *,
+    instance: Instance,
+    lane: Lane,
+    added: Mapping[Queue, int] | None = None,
+    now: datetime,
+) -> Forecast:
+    """The forecast for a message that is being accepted; it is not in the queue yet.
+
+    `added` counts the messages of the instance that are accepted before it and are not in the queue yet either.
+    """
+    groups = [*snapshot(instance.pk), *(Group(*queue, count) for queue, count in (added or {}).items())]
     own = [
         group for group in groups if group.project_id == message.project_id and group.urgent == message.urgent
     ]
     deadlines = settings.DEADLINES
     ahead = sum(group.count for group in own if deadlines[group.category] <= deadlines[message.category])
     return estimate(message, groups, ahead=ahead, instance=instance, lane=lane, now=now)
+
+
+def queue_of(message: Message) -> Queue:
+    """The queue that a message stands in: that of its project, urgency and category."""
+    project = message.project
+    return Queue(project.pk, project.weight, message.urgent, message.category)
 
 
 def for_waiting(message: Message, *, instance: Instance, lane: Lane, now: datetime) -> Forecast:

@@ -61,5 +61,8 @@ def _understood(written: str) -> str:
         parsed = phonenumbers.parse(written, HOME)
     except phonenumbers.NumberParseException:
         return ""
-    number = variants(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))[0]
-    return number if phonenumbers.is_valid_number(phonenumbers.parse(number)) else ""
+    plain = phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)
+    number = variants(plain)[0]
+    if number != plain:  # parsing costs more than all else here
+        parsed = phonenumbers.parse(number)
+    return number if phonenumbers.is_valid_number(parsed) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -38,13 +39,38 @@ class SkipNotAllowed(PilotError):
     status = 403
 
 
-_RECORDS = "SELECT granted_at, revoked_at FROM messaging_optin WHERE tenant_id = %s AND number = ANY(%s)"
+class Consent(NamedTuple):
+    """What is on record of one form of a number."""
+
+    granted_at: datetime | None
+    revoked_at: datetime | None
+
+
+_CONSENTS = """
+SELECT o.tenant_id, o.number, o.granted_at, o.revoked_at
+FROM unnest(%s::bigint[], %s::text[]) AS wanted (tenant_id, number)
+JOIN messaging_optin o ON o.tenant_id = wanted.tenant_id AND o.number = wanted.number
+"""
+
+
+def consents_of(wanted: Collection[tuple[int, str]]) -> dict[tuple[int, str], list[Consent]]:
+    """What is on record of many (tenant's id, number in E.164), in whichever form; none where nothing is."""
+    if not wanted:
+        return {}
+    forms = {tenant_number: variants(tenant_number[1]) for tenant_number in wanted}
+    pairs = {(tenant_id, form) for (tenant_id, _number), known in forms.items() for form in known}
+    rows = sql.fetch(_CONSENTS, sql.transposed(pairs))
+    records = {(tenant_id, form): Consent(*rest) for tenant_id, form, *rest in rows}
+    return {
+        (tenant_id, number): [records[tenant_id, form] for form in known if (tenant_id, form) in records]
+        for (tenant_id, number), known in forms.items()
+    }
 
 
 def assert_destination_authorized(
-    *, tenant: Tenant, number: str, skip: bool = False, scopes: Collection[str] = ()
+    *, consents: Collection[Consent], skip: bool = False, scopes: Collection[str] = ()
 ) -> None:
-    """Returns when `number` (E.164) may be written to; every category asks, one-time codes too.
+    """Returns when a number with these `consents` may be written to; every category asks, one-time codes too.
 
     `skip` waives the missing opt-in for a key whose `scopes` allow it, never an opt-out.
     Raises OptedOut, SkipNotAllowed or OptInRequired.
@@ -54,10 +80,9 @@ def assert_destination_authorized(
             _("This key does not have the scope %(scope)s.") % {"scope": Scope.SKIP_OPT_IN.value},
             fields={"skip_opt_in_validation": [_("This key may not skip the opt-in.")]},
         )
-    records = sql.fetch(_RECORDS, [tenant.pk, list(variants(number))])
-    if any(revoked for _granted, revoked in records):
+    if any(consent.revoked_at for consent in consents):
         raise OptedOut(_("The recipient asked not to receive messages."), fields={"to": [_("Opted out.")]})
-    if not skip and not any(granted for granted, _revoked in records):
+    if not skip and not any(consent.granted_at for consent in consents):
         raise OptInRequired(
             _("The recipient has not agreed to receive messages yet."), fields={"to": [_("No opt-in.")]}
         )

@@ -118,9 +118,9 @@ def wake_all(instance_ids: Sequence[int]) -> int:
     return len(empty)
 
 
-def wake_on_commit(instance_id: int) -> None:
+def wake_on_commit(*instance_ids: int) -> None:
     """Wakes once the running transaction is committed; other hooks of the transaction are not disturbed."""
-    transaction.on_commit(lambda: wake(instance_id), robust=True)
+    transaction.on_commit(lambda: wake_all(instance_ids), robust=True)
 
 
 def wake_alerts(channels: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ statement as a literal: a plan made for a parameter cannot use the index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import psycopg
@@ -25,6 +25,11 @@ def execute(statement: str, values: Sequence[Any] = ()) -> int:
     """Runs a statement that gives no rows. Returns how many it touched. Raises Django's database errors."""
     with _cursor() as cursor, connection.wrap_database_errors:
         return cursor.execute(statement, values, prepare=True).rowcount
+
+
+def transposed(rows: Collection[Sequence[Any]]) -> list[list[Any]]:
+    """The values of unnest(): a list for each column of the rows, of which there must be one."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def columns(model: type[Model], *wanted: str) -> list[str]:

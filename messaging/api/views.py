@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import QuerySet
 from django.http import Http404
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -18,11 +16,10 @@ from rest_framework.response import Response
 
 from accounts.api.authentication import key_of
 from accounts.models import ApiKey, Scope
-from messaging import forecasting, numbers
-from messaging.accepting import Idempotency, Submission, submit
+from messaging import numbers
+from messaging.accepting import submit
+from messaging.api.orders import answer_of, forecast_of, order_of
 from messaging.api.serializers import (
-    OWN_CONTENT,
-    SUBMISSION,
     EventSerializer,
     MessageFilter,
     MessagePageSerializer,
@@ -31,11 +28,9 @@ from messaging.api.serializers import (
     TimelineSerializer,
     shown,
 )
-from messaging.forecasting import Forecast
-from messaging.models import Message, MessageEvent, Status
+from messaging.models import Message, MessageEvent
 from pilot.api import ApiView, cursor_of, refusals
 
-IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 IDEMPOTENCY_HEADER = OpenApiParameter(
     "Idempotency-Key",
     str,
@@ -58,17 +53,13 @@ class MessagesView(ApiView):
         responses={202: MessageSerializer} | refusals(400, 403, 409, 413, 415, 422),
     )
     def post(self, request: Request) -> Response:
-        accepted = submit(
+        order = order_of(
             key=key_of(request),
-            submission=_submission(SUBMISSION.run_validation(request.data)),
-            idempotency=_idempotency(request),
-            now=timezone.now(),
+            body=request.data,
+            idempotency_key=request.headers.get("Idempotency-Key"),
         )
-        headers = {"Location": reverse("api:message", args=[accepted.message.pk])}
-        if accepted.replayed:
-            headers["Idempotent-Replayed"] = "true"
-        forecast = accepted.forecast or _forecast(accepted.message)
-        return Response(shown(accepted.message, forecast), status=202, headers=headers)
+        body, headers = answer_of(submit(order, now=timezone.now()))
+        return Response(body, status=202, headers=headers)
 
     @extend_schema(
         operation_id="list_messages",
@@ -107,7 +98,7 @@ class MessageView(ApiView):
         message = messages_of(key_of(request)).filter(pk=message_id).first()
         if message is None:
             raise Http404
-        return Response(shown(message, _forecast(message)))
+        return Response(shown(message, forecast_of(message)))
 
 
 class MessageEventsView(ApiView):
@@ -136,29 +127,6 @@ def messages_of(key: ApiKey) -> QuerySet[Message]:
         .defer("content", "variables", "instance__credentials", "instance__hook_token")
         .defer("template_version__content")
     )
-
-
-def _forecast(message: Message) -> Forecast | None:
-    if message.status != Status.QUEUED:
-        return None
-    instance = message.instance
-    return forecasting.for_waiting(message, instance=instance, lane=instance.lane, now=timezone.now())
-
-
-def _submission(fields: Mapping[str, Any]) -> Submission:
-    own = {name: fields[name] for name in OWN_CONTENT if name in fields}
-    rest = {name: value for name, value in fields.items() if name not in (*OWN_CONTENT, "content")}
-    return Submission(**rest, content=fields.get("content") or own or None)
-
-
-def _idempotency(request: Request) -> Idempotency | None:
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return None
-    if not IDEMPOTENCY_KEY.fullmatch(key):
-        fault = _("Must be 1 to 255 visible ASCII characters.")
-        raise ValidationError({"Idempotency-Key": [fault]})
-    return Idempotency.of(key, project_id=key_of(request).project_id, body=request.data)
 
 
 FILTERS = {

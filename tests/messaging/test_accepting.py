@@ -15,7 +15,8 @@ from accounts.models import ApiKey, Environment
 from billing import metering
 from instances.models import DefaultInstance
 from messaging import accepting, opt_ins
-from messaging.accepting import Accepted, Idempotency, Submission, submit
+from messaging.accepting import Accepted, Idempotency, Order, submit
+from messaging.composing import Submission
 from messaging.models import IdempotencyKey, Message, MessageEvent, Status, TemplateStatus
 from pilot.celery import broker_key, queue_for, redis
 from pilot.errors import PilotError
@@ -42,7 +43,7 @@ def make_sender() -> ApiKey:
 
 def accept(key: ApiKey, now: datetime, fields: dict[str, Any] = OWN, **more: Any) -> Accepted:
     idempotency = more.pop("idempotency", None)
-    return submit(key=key, submission=Submission(**fields | more), now=now, idempotency=idempotency)
+    return submit(Order(key, Submission(**fields | more), idempotency), now=now)
 
 
 def refusal(key: ApiKey, now: datetime, fields: dict[str, Any] = OWN, **more: Any) -> PilotError:
@@ -258,15 +259,15 @@ def test_writes_nothing_when_the_last_write_fails(key: ApiKey, now: datetime) ->
 def test_yields_to_the_same_request_that_was_committed_meanwhile(
     key: ApiKey, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compose = accepting._compose
+    compose_all = accepting.compose_all
     rivals: list[Accepted] = []
 
-    def overtaken(*given: Any) -> Message:
+    def overtaken(*given: Any, **options: Any) -> Any:
         monkeypatch.undo()
         rivals.append(accept(key, now, idempotency=again(key)))
-        return compose(*given)
+        return compose_all(*given, **options)
 
-    monkeypatch.setattr(accepting, "_compose", overtaken)
+    monkeypatch.setattr(accepting, "compose_all", overtaken)
     assert accept(key, now, idempotency=again(key))[:2] == (rivals[0].message, True)
     assert written() == (1, 1, 1, 1)
 

@@ -23,7 +23,8 @@ def tenant() -> Tenant:
 
 
 def allow(tenant: Tenant, number: str = NUMBER, *, skip: bool = False, scopes: tuple[str, ...] = ()) -> None:
-    opt_ins.assert_destination_authorized(tenant=tenant, number=number, skip=skip, scopes=scopes)
+    consents = opt_ins.consents_of([(tenant.pk, number)])[tenant.pk, number]
+    opt_ins.assert_destination_authorized(consents=consents, skip=skip, scopes=scopes)
 
 
 def test_refuses_whom_nobody_asked(tenant: Tenant) -> None:
