@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -85,19 +86,32 @@ KEY, PROJECT, TENANT = sql.columns(ApiKey), sql.columns(Project), sql.columns(Te
 _VALID = f"""
 SELECT {", ".join([f"k.{name}" for name in KEY] + [f"p.{name}" for name in PROJECT] + [f"t.{name}" for name in TENANT])}
 FROM accounts_apikey k JOIN accounts_project p ON p.id = k.project_id JOIN accounts_tenant t ON t.id = k.tenant_id
-WHERE k.digest = %s AND (k.revoked_at IS NULL OR k.revoked_at > %s) AND (k.expires_at IS NULL OR k.expires_at > %s)
+WHERE k.digest = ANY(%s) AND (k.revoked_at IS NULL OR k.revoked_at > %s) AND (k.expires_at IS NULL OR k.expires_at > %s)
 """
 
 
 def authenticate(raw: str, *, now: datetime) -> ApiKey:
     """The valid key for `raw`, with its project and tenant. Raises InvalidKey."""
-    for row in sql.fetch(_VALID, [digest(raw), now, now]):
-        key = ApiKey.from_db("default", KEY, row[: len(KEY)])
-        key.project = Project.from_db("default", PROJECT, row[len(KEY) : -len(TENANT)])
-        key.project.tenant = key.tenant = Tenant.from_db("default", TENANT, row[-len(TENANT) :])
-        _note_use(key, now)
+    if key := authenticate_all([raw], now=now).get(raw):
         return key
     raise InvalidKey(_("The API key is missing, wrong, expired or revoked."))
+
+
+def authenticate_all(raws: Collection[str], *, now: datetime) -> dict[str, ApiKey]:
+    """Those of many raw keys that are valid, with their projects and tenants."""
+    digests = {digest(raw): raw for raw in raws}
+    rows = sql.fetch(_VALID, [list(digests), now, now])
+    keys = [_loaded(row) for row in rows]
+    for key in keys:
+        _note_use(key, now)
+    return {digests[key.digest]: key for key in keys}
+
+
+def _loaded(row: tuple[Any, ...]) -> ApiKey:
+    key = ApiKey.from_db("default", KEY, row[: len(KEY)])
+    key.project = Project.from_db("default", PROJECT, row[len(KEY) : -len(TENANT)])
+    key.project.tenant = key.tenant = Tenant.from_db("default", TENANT, row[-len(TENANT) :])
+    return key
 
 
 def revoke(key: ApiKey, *, now: datetime) -> bool:

@@ -61,7 +61,13 @@ def _once(body: bytes) -> Receive:
     return receive
 
 
-application = WithContentLength(
-    WSGIMiddleware(get_wsgi_application(), workers=settings.WEB_THREADS),  # type: ignore[arg-type]
+django = get_wsgi_application()
+
+from messaging.api.batching import Batches, answer_all  # noqa: E402 - needs Django to be set up
+from messaging.api.express import Express  # noqa: E402
+
+long_way = WithContentLength(
+    WSGIMiddleware(django, workers=settings.WEB_THREADS),  # type: ignore[arg-type]
     limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
 )
+application = Express(long_way, Batches(answer_all))

@@ -67,7 +67,11 @@ def api_exception_handler(exc: Exception, context: Mapping[str, Any]) -> Respons
     if isinstance(exc, exceptions.APIException):
         return _from_framework(exc, request_id)
     if isinstance(exc, OperationalError | InterfaceError):
-        return _unavailable(exc, request_id)
+        return Response(
+            unavailable(exc, request_id),
+            status=status.HTTP_503_SERVICE_UNAVAILABLE,
+            headers={"Retry-After": RETRY_AFTER},
+        )
     log.exception("api.unforeseen", path=context["request"].path)
     body = envelope(code="internal", message=_("Something went wrong on our side."), request_id=request_id)
     return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
@@ -88,12 +92,12 @@ def _from_framework(exc: exceptions.APIException, request_id: str) -> Response:
     return Response(body, status=exc.status_code, headers=headers)
 
 
-def _unavailable(exc: Exception, request_id: str) -> Response:
-    """The database is away or too slow. Whether a change went through may be unknown: ask with the same key."""
+def unavailable(exc: Exception, request_id: str) -> dict[str, Any]:
+    """The body that says: the database is away or too slow. Whether a change went through may be unknown: ask with
+    the same key."""
     log.error("api.database_unavailable", error=str(exc))
     message = _("The service is unavailable for a moment. Repeat the request with the same Idempotency-Key.")
-    body = envelope(code="unavailable", message=message, request_id=request_id)
-    return Response(body, status=status.HTTP_503_SERVICE_UNAVAILABLE, headers={"Retry-After": RETRY_AFTER})
+    return envelope(code="unavailable", message=message, request_id=request_id)
 
 
 # --- outside of API views ---------------------------------------------------------------------------------

@@ -13,15 +13,19 @@ from pilot.ids import new_id
 ACCEPTABLE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+def request_id_for(given: str) -> str:
+    """The client's X-Request-Id when it is harmless, else a new one."""
+    return given if ACCEPTABLE.fullmatch(given) else new_id()
+
+
 class RequestIdMiddleware:
-    """Takes the client's X-Request-Id when it is harmless, else makes one; sets `request.request_id`."""
+    """Sets `request.request_id`."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-Id", "")
-        request_id = given if ACCEPTABLE.fullmatch(given) else new_id()
+        request_id = request_id_for(request.headers.get("X-Request-Id", ""))
         request.request_id = request_id  # type: ignore[attr-defined]
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             response = self.get_response(request)

@@ -9,7 +9,7 @@ from typing import Any
 
 from accounts import keys
 from accounts.models import ApiKey, Environment, Project, Tenant
-from instances.models import EvolutionServer, Instance, InstanceStatus, Lane
+from instances.models import DefaultInstance, EvolutionServer, Instance, InstanceStatus, Lane
 from messaging.models import Message, OptIn, Template, TemplateVersion
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -93,6 +93,15 @@ def make_template(
 def make_opt_in(tenant: Tenant, number: str = "+5511999990000", **fields: Any) -> OptIn:
     values = {"source": "test", "granted_at": NOW} | fields
     return OptIn.objects.create(tenant=tenant, number=number, **values)
+
+
+def make_sender() -> tuple[ApiKey, str]:
+    """A key, and its raw form, of a project that can send: default instance, template and a recipient who agreed."""
+    project = make_project()
+    DefaultInstance.objects.create(project=project, instance=make_instance(project.tenant))
+    make_opt_in(project.tenant)
+    make_template(project)
+    return make_key(project)
 
 
 def make_message(project: Project | None = None, instance: Instance | None = None, **fields: Any) -> Message:

@@ -22,7 +22,7 @@ from messaging.models import Message, Status
 IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
-def order_of(*, key: ApiKey, body: Mapping[str, Any], idempotency_key: str | None) -> Order:
+def order_of(*, key: ApiKey, body: Any, idempotency_key: str | None) -> Order:
     """What a request asks for. `idempotency_key` is the header as sent. Raises DRF's ValidationError."""
     submission = _submission(SUBMISSION.run_validation(body))
     return Order(key, submission, _idempotency(key, body, idempotency_key))
@@ -51,7 +51,7 @@ def _submission(fields: Mapping[str, Any]) -> Submission:
     return Submission(**rest, content=fields.get("content") or own or None)
 
 
-def _idempotency(key: ApiKey, body: Mapping[str, Any], given: str | None) -> Idempotency | None:
+def _idempotency(key: ApiKey, body: Any, given: str | None) -> Idempotency | None:
     if given is None:
         return None
     if not IDEMPOTENCY_KEY.fullmatch(given):

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from accounts.models import ApiKey, Environment
 from billing import metering
 from instances.models import DefaultInstance
-from messaging import accepting, opt_ins
+from messaging import accepting, forecasting, opt_ins
 from messaging.accepting import Accepted, Idempotency, Order, submit
 from messaging.composing import Submission
 from messaging.models import IdempotencyKey, Message, MessageEvent, Status, TemplateStatus
+from pilot import sql
 from pilot.celery import broker_key, queue_for, redis
 from pilot.errors import PilotError
 from tests import factories
@@ -34,11 +36,7 @@ def key(db: None) -> ApiKey:
 
 
 def make_sender() -> ApiKey:
-    project = factories.make_project()
-    DefaultInstance.objects.create(project=project, instance=factories.make_instance(project.tenant))
-    factories.make_opt_in(project.tenant)
-    factories.make_template(project)
-    return factories.make_key(project)[0]
+    return factories.make_sender()[0]
 
 
 def accept(key: ApiKey, now: datetime, fields: dict[str, Any] = OWN, **more: Any) -> Accepted:
@@ -312,3 +310,117 @@ def test_says_at_once_that_the_same_request_is_still_running(now: datetime) -> N
                 pool.submit(ask).result(timeout=20)
             transaction.set_rollback(True)
         assert not pool.submit(ask).result(timeout=20).replayed
+
+
+# --- many at once -----------------------------------------------------------------------------------------
+
+
+def order(key: ApiKey, fields: dict[str, Any] = OWN, **more: Any) -> Order:
+    idempotency = more.pop("idempotency", None)
+    return Order(key, Submission(**fields | more), idempotency)
+
+
+def accept_all(orders: list[Order], now: datetime) -> list[str]:
+    """What became of each order, in one word."""
+    answers = accepting.accept(accepting.prepare(orders, now=now))
+    return [_word(answer) for answer in answers]
+
+
+def _word(answer: Accepted | PilotError) -> str:
+    if isinstance(answer, PilotError):
+        return answer.code
+    return "replayed" if answer.replayed else "accepted"
+
+
+def test_answers_each_of_many_in_their_order(key: ApiKey, now: datetime) -> None:
+    stranger = make_sender()
+    factories.make_key(key.project)
+    accept(key, now, idempotency=again(key, name="known"))
+
+    words = accept_all(
+        [
+            order(key),
+            order(key, to="12"),
+            order(key, idempotency=again(key, name="known")),
+            order(key, TEMPLATE),
+            order(stranger, TEMPLATE, variables={}),
+            order(stranger, to="+5511988887777"),
+            order(key, idempotency=again(key, name="known", body={"other": 1})),
+            order(key, idempotency=again(key, name="new")),
+            order(stranger, idempotency=again(stranger, name="new")),
+            order(key, idempotency=again(key, name="new")),
+            order(key, idempotency=again(key, name="new", body={"other": 1})),
+        ],
+        now,
+    )
+
+    assert words == [
+        "accepted",
+        "invalid_number",
+        "replayed",
+        "accepted",
+        "invalid_variables",
+        "opt_in_required",
+        "idempotency_key_reused",
+        "accepted",
+        "accepted",
+        "replayed",
+        "idempotency_key_reused",
+    ]
+    assert written() == (5, 5, 3, 5)
+    assert metering.accepted(tenant=stranger.tenant, environment=stranger.environment, now=now) == 1
+
+
+def test_needs_as_many_statements_for_a_thousand_as_for_one(
+    key: ApiKey, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def statements(orders: list[Order]) -> int:
+        count = 0
+
+        def counted(*given: Any) -> Any:
+            nonlocal count
+            count += 1
+            return fetch(*given)
+
+        fetch = sql.fetch
+        with monkeypatch.context() as patch, CaptureQueriesContext(connection) as others:
+            patch.setattr(sql, "fetch", counted)
+            assert set(accept_all(orders, now)) == {"accepted"}
+        return count + len(others)
+
+    def orders(count: int, name: str) -> list[Order]:
+        idempotency = [again(key, name=f"{name}-{number}") for number in range(count)]
+        return [order(key, TEMPLATE, idempotency=each) for each in idempotency]
+
+    statements(orders(1, "warm"))
+    assert statements(orders(1000, "many")) == statements(orders(1, "one")) <= 6
+    assert Message.objects.count() == 1002
+
+
+def test_tells_each_of_many_how_many_of_them_go_first(key: ApiKey, now: datetime) -> None:
+    accept(key, now)
+    forecasting.forget()
+    answers = accepting.accept(accepting.prepare([order(key) for _ in range(3)], now=now))
+    positions = [
+        answer.forecast.position for answer in answers if isinstance(answer, Accepted) and answer.forecast
+    ]
+    assert positions == [2, 3, 4]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_does_not_block_batches_that_count_the_same_projects(now: datetime) -> None:
+    """Batches that name the same projects in opposite orders, at the same time: no deadlock, and every one counted."""
+    keys = [make_sender() for _ in range(6)]
+    start = Barrier(6)
+
+    def ask(number: int) -> set[str]:
+        try:
+            start.wait()
+            mine = keys if number % 2 else keys[::-1]
+            return {word for _ in range(10) for word in accept_all([order(key) for key in mine], now)}
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(words == {"accepted"} for words in pool.map(ask, range(6)))
+    assert written() == (360, 360, 0, 360)

@@ -4,46 +4,23 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import httpx
 import pytest
 from django.conf import settings
-from launcher.ports import free_port
 
 from tests.factories import make_key
-from tests.sandbox.emulator import eventually
+from tests.webs import running_web
 
 LIMIT = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 @pytest.fixture
 def web(transactional_db: None) -> Iterator[httpx.Client]:
-    """uvicorn on the tests' database, and a client with a key."""
-    from tests.product.running import environment
-
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "pilot.asgi:application", "--port", str(port), "--no-access-log"],
-        env=environment(),
-        cwd=settings.BASE_DIR,
-    )
     _key, raw = make_key()
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"apikey": raw}, timeout=10)
-    eventually(lambda: _alive(client), within=20)
-    yield client
-    client.close()
-    process.terminate()
-    process.wait(timeout=10)
-
-
-def _alive(client: httpx.Client) -> bool:
-    try:
-        return client.get("/livez").is_success
-    except httpx.HTTPError:
-        return False
+    with running_web(raw) as client:
+        yield client
 
 
 def chunks(body: bytes) -> Iterator[bytes]:
