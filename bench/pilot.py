@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from launcher import client, paths
 from launcher.errors import LauncherError
 from launcher.ports import free_port
 from launcher.processes import Process
 
-from bench import rows
+from bench import processor, rows
 from bench.reference import Figures
 from bench.stage import Stage
 
@@ -112,18 +110,29 @@ def drain(stage: Stage, options: argparse.Namespace) -> Figures:
     with stage.running(provider, *workers, stage.beat()):
         stage.wait(lambda: "ready" in provider.log.read_text(), provider, "to be ready")
         _wait_until_subscribed(stage, workers, BUSY_INSTANCES)
+        rows.queue(world, options.messages)
+        before = _cpu_of_parts(stage, provider, workers)
         seconds = _timed_drain(stage, world, workers, options.messages)
+        after = _cpu_of_parts(stage, provider, workers)
     return {
         "messages_per_s": round(options.messages / seconds, 1),
         "messages": options.messages,
         "seconds": round(seconds, 2),
         "workers": options.workers,
+        "cpu_ms_per_message": {
+            part: round((after[part] - before[part]) * 1000 / options.messages, 3) for part in before
+        },
     }
 
 
+def _cpu_of_parts(stage: Stage, provider: Process, workers: list[Process]) -> Mapping[str, float]:
+    """Seconds of processor time by part; the provider's is none of Pilot's, but takes its share of the machine."""
+    parts = {"postgres": stage.postgres_pid(), "redis": stage.redis_pid(), "provider": provider.pid}
+    used = {name: processor.seconds(pid) for name, pid in parts.items()}
+    return {"workers": sum(processor.seconds(worker.pid) for worker in workers), **used}
+
+
 def _timed_drain(stage: Stage, world: rows.World, workers: list[Process], messages: int) -> float:
-    stage.console.status("drain", f"queueing {messages}")
-    rows.queue(world, messages)
     began = time.monotonic()
     rows.wake(world)
     deadline = began + DRAIN_SECONDS
@@ -162,38 +171,15 @@ def idle(stage: Stage, options: argparse.Namespace) -> Figures:
         _wait_until_subscribed(stage, [worker], options.instances)
         stage.console.status("idle", f"settling {SETTLE_SECONDS} s, then measuring {MEASURE_SECONDS} s")
         time.sleep(SETTLE_SECONDS)
-        before = _cpu_seconds(worker)
+        before = processor.seconds(worker.pid)
         time.sleep(MEASURE_SECONDS)
         return {
             "instances": options.instances,
-            "rss_mb": _rss_mb(worker),
-            "cpu_cores": round((_cpu_seconds(worker) - before) / MEASURE_SECONDS, 3),
+            "rss_mb": processor.memory_mb(worker.pid),
+            "cpu_cores": round((processor.seconds(worker.pid) - before) / MEASURE_SECONDS, 3),
             "redis_connections": int(stage.redis.info("clients")["connected_clients"]),
-            "beat_rss_mb": _rss_mb(beat),
+            "beat_rss_mb": processor.memory_mb(beat.pid),
         }
-
-
-def _cpu_seconds(process: Process) -> float:
-    ticks = sum(int(stat[11]) + int(stat[12]) for stat in _group(process).values())
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _rss_mb(process: Process) -> float:
-    pages = sum(int(stat[21]) for stat in _group(process).values())
-    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
-
-
-def _group(process: Process) -> Mapping[int, list[str]]:
-    """The fields of /proc/<pid>/stat after the name, for every process in the group: state, parent, group, …"""
-    stats = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = file.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended meanwhile
-        if int(fields[2]) == process.pid:
-            stats[int(file.parent.name)] = fields
-    return stats
 
 
 MEASUREMENTS: Mapping[str, Callable[[Stage, argparse.Namespace], Figures]] = {

@@ -21,6 +21,8 @@ from launcher.product import Addresses
 from launcher.state import State
 from redis import Redis
 
+from bench import processor
+
 START_SECONDS = 60.0
 
 
@@ -50,6 +52,15 @@ class Stage:
     def redis(self) -> Redis:
         """A client of the server that all processes use."""
         return Redis.from_url(self.addresses.redis_url)
+
+    def redis_pid(self) -> int:
+        """The process of the Redis server."""
+        return int(self.redis.info("server")["process_id"])
+
+    def postgres_pid(self) -> int:
+        """The main process of the PostgreSQL server, whose children work for the clients."""
+        with psycopg.connect(self.addresses.database_url) as connection:
+            return processor.parent_of(connection.info.backend_pid)
 
     def clear(self) -> None:
         """Leave no row and no key."""
