@@ -37,5 +37,8 @@ def settings_from_url(url: str, *, pool_size: int, statement_timeout_ms: int) ->
             "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10},
             "options": server_options,
             "connect_timeout": 5,
+            # Django's default turns psycopg's prepared statements off altogether; a number that is never reached
+            # leaves them to pilot/sql.py, which asks for them.
+            "prepare_threshold": 2**31,
         },
     }
