@@ -202,5 +202,7 @@ def _copy(instance: Instance, number: int) -> Instance:
 
 
 def connected_clients() -> int:
-    information: Any = redis().info("clients")
-    return int(information["connected_clients"])
+    """Clients of our database: the server may have other users."""
+    ours = str(redis().connection_pool.connection_kwargs.get("db", 0))
+    clients: Any = redis().client_list()
+    return sum(client["db"] == ours for client in clients)
