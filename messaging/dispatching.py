@@ -14,11 +14,11 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 
 import structlog
+import uvloop
 from django.conf import settings
 from django.db import close_old_connections, connection
 from django.utils import timezone
@@ -73,7 +73,7 @@ class Dispatcher:
         self._moved_at = time.monotonic()
         self._settled: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
         self._forecast_errors: deque[float] = deque(maxlen=FORECASTS_COMPARED)
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = [
             threading.Thread(target=self._run_loop, name="dispatcher-calls", daemon=True),
@@ -225,10 +225,13 @@ class Dispatcher:
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._http = AsyncHttp(connections=self._slots)
+        self._loop.run_until_complete(self._open())
         self._loop.run_forever()
         self._loop.run_until_complete(self._http.aclose())
         self._loop.close()
+
+    async def _open(self) -> None:
+        self._http = AsyncHttp(connections=self._slots)
 
     def _begin(self, claim: Claim) -> None:
         task = self._loop.create_task(self._deliver(claim))
@@ -258,9 +261,7 @@ class Dispatcher:
             return refusal
         if now >= claim.claimed_at + settings.LEASE:
             raise ProviderError("lease_lost", "It took too long to start.", outcome=Outcome.RETRY)
-        remaining = (latest - now).total_seconds()
-        in_time = replace(call, request=replace(call.request, leave_within=remaining))
-        return await self._http.perform(in_time)
+        return await self._http.perform(call, leave_within=(latest - now).total_seconds())
 
     async def _type(self, claim: Claim) -> None:
         """Shows "typing…" first. Best effort: whatever happens, the message decides."""

@@ -116,14 +116,13 @@ class HookConfig:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request. `timeout` is in seconds, for the whole exchange; `leave_within` for the connection to stand."""
+    """An HTTP request. `timeout` is in seconds, for the whole exchange."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
     json: Any = None
     timeout: float = 30.0
-    leave_within: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ import json
 import logging
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
 import aiohttp
-import httpx
+import certifi
 import structlog
-from httpx_aiohttp import AiohttpTransport
+import uvloop
 
 from instances.providers import bounds
 from instances.providers.base import (
@@ -39,15 +39,16 @@ BODY_LIMIT = 10 * 1024 * 1024
 # Node closes an idle connection after 5 s. A send on one that is just being closed would be a lost answer.
 KEEPALIVE_SECONDS = 2.0
 
-# What surely happened before a byte of the request left. By aiohttp's names: the transport calls every lost
-# connection, even one lost after the request was sent, a ConnectTimeout.
+# What surely happened before a byte of the request left.
 NEVER_LEFT = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.InvalidURL,
     aiohttp.NonHttpUrlClientError,
 )
-FAILURES = (httpx.RequestError, aiohttp.ClientError, OSError, TimeoutError)
+FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
+JSON = {"Content-Type": "application/json"}
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class _BodyTooLarge(OSError):
@@ -55,15 +56,18 @@ class _BodyTooLarge(OSError):
 
 
 class AsyncHttp:
-    """A pool of connections for one event loop. Follows no redirect, repeats no POST, ignores proxy settings."""
+    """A pool of connections for the running event loop. Follows no redirect, repeats no POST, keeps no cookie,
+    ignores proxy settings."""
 
     def __init__(self, *, connections: int = 100) -> None:
-        limits = httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS)
-        transport = AiohttpTransport(verify=_ssl_context(), trust_env=False, limits=limits)
-        self._client = httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False)
+        connector = aiohttp.TCPConnector(
+            limit=connections, keepalive_timeout=KEEPALIVE_SECONDS, ssl=_ssl_context()
+        )
+        self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
-    async def perform(self, call: Call[T]) -> T:
-        """Makes the request and reads the answer. `call.request.timeout` bounds the whole exchange.
+    async def perform(self, call: Call[T], *, leave_within: float | None = None) -> T:
+        """Makes the request and reads the answer. `call.request.timeout` bounds the whole exchange,
+        `leave_within` (seconds, too) the time until the request leaves.
 
         Raises ProviderError, whatever goes wrong: what `call.read` says of the answer; or, without one, that the
         request surely did not leave (retry; rejected or instance_down where it cannot leave as it is) or may have
@@ -71,7 +75,7 @@ class AsyncHttp:
         """
         started = time.monotonic()
         try:
-            answer = await self._ask(call)
+            answer = await self._ask(call, leave_within)
         except ProviderError as error:
             cause = type(error.__cause__ or error).__name__
             _log(logging.WARNING, call.request, started, code=error.code, error=cause)
@@ -81,44 +85,28 @@ class AsyncHttp:
 
     async def aclose(self) -> None:
         """Closes every connection."""
-        await self._client.aclose()
+        await self._session.close()
 
-    async def _ask(self, call: Call[T]) -> Answer:
-        request = self._prepare(call.request)
+    async def _ask(self, call: Call[T], leave_within: float | None) -> Answer:
+        headers, body = _headers(call.request), _body(call.request)
         try:
             async with asyncio.timeout(call.request.timeout):
-                return await self._exchange(request)
+                return await self._exchange(call.request, headers, body, _timeouts(call.request, leave_within))
         except FAILURES as error:
             raise _failure(error, sends=call.sends) from error
         except Exception as error:
             raise _fault(error, sends=call.sends) from error
 
-    def _prepare(self, request: Request) -> httpx.Request:
-        """Raises ProviderError for what cannot leave as it is: by fault of the account's setup or of the message."""
-        if not all(value.isascii() and value.isprintable() for value in request.headers.values()):
-            detail = "The key has characters that cannot be sent."
-            raise ProviderError(MISCONFIGURED, detail, outcome=Outcome.INSTANCE_DOWN)
-        try:
-            url = httpx.URL(request.url)
-        except Exception as error:
-            raise _unreachable() from error
-        headers, timeout = dict(request.headers), _timeouts(request)
-        try:
-            return self._client.build_request(
-                request.method, url, headers=headers, json=request.json, timeout=timeout
-            )
-        except Exception as error:
-            detail = "The message cannot be written as JSON."
-            raise ProviderError(REJECTED_PAYLOAD, detail, outcome=Outcome.REJECTED) from error
-
-    async def _exchange(self, request: httpx.Request) -> Answer:
-        response = await self._client.send(request, stream=True)
-        try:
-            body = await _read(response)
-        finally:
-            await response.aclose()
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(status=response.status_code, body=_parse(body), headers=headers)
+    async def _exchange(
+        self, request: Request, headers: Mapping[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
+    ) -> Answer:
+        asking = self._session.request(
+            request.method, request.url, headers=headers, data=body, timeout=timeout, allow_redirects=False
+        )
+        async with asking as response:
+            read = await _read(response)
+        names = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(status=response.status, body=_parse(read), headers=names)
 
 
 def perform(call: Call[T]) -> T:
@@ -127,7 +115,7 @@ def perform(call: Call[T]) -> T:
     It has a loop and a connection of its own. A blocking socket cannot bound a whole exchange, and one way of
     performing a call means one meaning of every failure.
     """
-    return asyncio.run(_perform_alone(call))
+    return _run(_perform_alone(call))
 
 
 def perform_all(calls: Sequence[Call[T]], *, within: float | None = None) -> list[T | ProviderError]:
@@ -137,7 +125,7 @@ def perform_all(calls: Sequence[Call[T]], *, within: float | None = None) -> lis
     """
     if within is not None:
         calls = [_hurried(call, within) for call in calls]
-    return asyncio.run(_perform_together(calls))
+    return _run(_perform_together(calls))
 
 
 async def _perform_alone(call: Call[T]) -> T:
@@ -167,23 +155,45 @@ def _hurried(call: Call[T], seconds: float) -> Call[T]:
     return replace(call, request=replace(call.request, timeout=min(call.request.timeout, seconds)))
 
 
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+    return ssl.create_default_context(cafile=certifi.where())
 
 
-def _timeouts(request: Request) -> httpx.Timeout:
+def _headers(request: Request) -> Mapping[str, str]:
+    """Raises ProviderError for what cannot leave, by fault of the account's setup."""
+    if not all(value.isascii() and value.isprintable() for value in request.headers.values()):
+        detail = "The key has characters that cannot be sent."
+        raise ProviderError(MISCONFIGURED, detail, outcome=Outcome.INSTANCE_DOWN)
+    return request.headers if request.json is None else {**request.headers, **JSON}
+
+
+def _body(request: Request) -> bytes | None:
+    """Raises ProviderError for what cannot leave, by fault of the message."""
+    try:
+        return None if request.json is None else _ENCODER.encode(request.json).encode()
+    except Exception as error:
+        detail = "The message cannot be written as JSON."
+        raise ProviderError(REJECTED_PAYLOAD, detail, outcome=Outcome.REJECTED) from error
+
+
+def _timeouts(request: Request, leave_within: float | None) -> aiohttp.ClientTimeout:
     """Connecting, with the wait for a free connection, must fail well before the whole: only then is it known
     that nothing has left. A request that must not leave late has no more time for it than that."""
     connecting = min(CONNECT_TIMEOUT, request.timeout / 2)
-    if request.leave_within is not None:
-        connecting = min(connecting, max(request.leave_within, 0.001))
-    return httpx.Timeout(request.timeout, connect=connecting, pool=connecting)
+    if leave_within is not None:
+        connecting = min(connecting, max(leave_within, 0.001))
+    return aiohttp.ClientTimeout(total=None, connect=connecting)
 
 
-async def _read(response: httpx.Response) -> bytes:
+async def _read(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > BODY_LIMIT:
             raise _BodyTooLarge(f"the answer is longer than {BODY_LIMIT} bytes")
@@ -230,7 +240,7 @@ def _after_leaving(sends: bool) -> Outcome:
 
 
 def _never_left(error: Exception) -> bool:
-    return isinstance(error.__cause__ or error, NEVER_LEFT)
+    return isinstance(error, NEVER_LEFT)
 
 
 def _log(level: int, request: Request, started: float, **result: Any) -> None:
