@@ -116,20 +116,21 @@ CROSS JOIN LATERAL (
 ) AS pick
 """
 
-_TAKE_TURNS = """
-INSERT INTO messaging_projectturn (instance_id, project_id, turn)
-SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::float8[]) AS t (instance_id, project_id, turn) ORDER BY 1, 2
-ON CONFLICT (instance_id, project_id) DO UPDATE SET turn = excluded.turn
-"""
-
 _OCCUPY = """
+WITH taken AS (
+    SELECT * FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::date[], %s::bigint[],
+                         %s::float8[])
+        AS message (instance_id, next_send_at, next_urgent_at, start, sent_on, project_id, ends)
+), turns AS (
+    INSERT INTO messaging_projectturn (instance_id, project_id, turn)
+    SELECT instance_id, project_id, ends FROM taken ORDER BY 1, 2
+    ON CONFLICT (instance_id, project_id) DO UPDATE SET turn = excluded.turn
+)
 UPDATE instances_lane lane SET in_flight = lane.in_flight + 1, next_send_at = taken.next_send_at,
-       next_urgent_at = taken.next_urgent_at, turn = taken.turn, sent_on = taken.sent_on,
+       next_urgent_at = taken.next_urgent_at, turn = taken.start, sent_on = taken.sent_on,
        held_by = '', held_until = NULL,
        sent_count = CASE WHEN lane.sent_on = taken.sent_on THEN lane.sent_count ELSE 0 END + 1
-FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::date[])
-     AS taken (instance_id, next_send_at, next_urgent_at, turn, sent_on)
-WHERE lane.instance_id = taken.instance_id
+FROM taken WHERE lane.instance_id = taken.instance_id
 """
 
 
@@ -238,9 +239,9 @@ def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
         passing = _pass_lanes(_lock_lanes(instance_ids), now)
         taken, claims = _take(passing, now)
         _give_back_probes(passing, claims)
-        status.move(*(_to_sending(claim) for claim in claims))
-        _occupy(taken)
-    return claims
+        started = _start(claims, now)
+        _occupy([each for each in taken if each.picked.id in started])
+    return [each for each in claims if each.message.id in started]
 
 
 def _lock_lanes(instance_ids: Iterable[int]) -> list[_Lane]:
@@ -424,24 +425,25 @@ def _claim(taken: _Taken, message: OutboundMessage, account: Account, now: datet
     )
 
 
-def _to_sending(claim: Claim) -> Move:
-    return Move(
-        message_id=claim.message.id,
-        to=Status.SENDING,
-        at=claim.claimed_at,
-        new_lease=claim.lease_token,
-        lease_until=claim.claimed_at + settings.LEASE,
-    )
+def _start(claims: Sequence[Claim], now: datetime) -> frozenset[str]:
+    leases = {claim.message.id: claim.lease_token for claim in claims}
+    return status.start(leases, now=now, lease_until=now + settings.LEASE) if leases else frozenset()
 
 
 def _occupy(taken: Sequence[_Taken]) -> None:
     """Puts the messages on their lanes, and moves each project's turn and each lane's clock on."""
     if not taken:
         return
-    instance_ids = [each.picked.instance_id for each in taken]
-    starts = [each.picked.start for each in taken]
-    ends = [each.picked.start + 1 / each.picked.weight for each in taken]
-    next_sends = [each.next_send_at for each in taken]
-    next_urgents = [each.next_urgent_at for each in taken]
-    sql.execute(_OCCUPY, [instance_ids, next_sends, next_urgents, starts, [each.sent_on for each in taken]])
-    sql.execute(_TAKE_TURNS, [instance_ids, [each.picked.project_id for each in taken], ends])
+    rows = [
+        (
+            each.picked.instance_id,
+            each.next_send_at,
+            each.next_urgent_at,
+            each.picked.start,
+            each.sent_on,
+            each.picked.project_id,
+            each.picked.start + 1 / each.picked.weight,
+        )
+        for each in taken
+    ]
+    sql.execute(_OCCUPY, [list(column) for column in zip(*rows, strict=True)])

@@ -55,7 +55,7 @@ def settle(settlements: Sequence[Settlement], *, now: datetime) -> None:
 
 def _settle(settlements: Sequence[Settlement], now: datetime) -> None:
     with transaction.atomic():
-        released = status.move(*(verdict(settlement, now=now) for settlement in settlements)).released
+        released = status.settle([verdict(settlement, now=now) for settlement in settlements]).released
         ended = [each for each in settlements if each.claim.lease_token in released]
         vacate(
             [each.claim.instance_id for each in ended],

@@ -85,19 +85,54 @@ class Moved(NamedTuple):
     released: frozenset[UUID]
 
 
+NOTHING = Moved(frozenset(), frozenset())
+
+
 def move(*moves: Move) -> Moved:
     """Applies `moves` in the given order, in one transaction. Locks rows by id, so that batches cannot deadlock.
 
     Raises nothing for late or repeated news. IntegrityError when two messages claim one provider id.
     """
     if not moves:
-        return Moved(frozenset(), frozenset())
+        return NOTHING
     with transaction.atomic():
-        rows = _lock(moves)
-        known = [(rows[move.message_id], move) for move in moves if move.message_id in rows]
-        news = [(row, move, _take_in(row, move)) for row, move in known]
-        _write([row for row in rows.values() if row.dirty])
-        _record(_events(news))
+        return _move(moves)
+
+
+def settle(moves: Sequence[Move]) -> Moved:
+    """What move() does, for the outcomes of sends, in the caller's transaction.
+
+    Nearly always each says that its provider took the message over, and nothing else has happened to it: such a batch
+    is one statement. What that does not match, and any other batch, is left to move().
+    """
+    plain = (
+        moves
+        and len({move.message_id for move in moves}) == len(moves)
+        and all(map(_is_plain_submission, moves))
+    )
+    submitted = _submit(moves) if plain else NOTHING
+    rest = _move([move for move in moves if move.lease_token not in submitted.released])
+    return Moved(submitted.changed | rest.changed, submitted.released | rest.released)
+
+
+def start(leases: Mapping[str, UUID], *, now: datetime, lease_until: datetime) -> frozenset[str]:
+    """What move() does for claims: makes queued messages `sending`, each under its lease, in one statement.
+
+    The caller has locked them, in this transaction. Returns the ids of those that were still queued.
+    """
+    return frozenset(
+        row[0] for row in sql.fetch(_START, [now, lease_until, list(leases), list(leases.values())])
+    )
+
+
+def _move(moves: Sequence[Move]) -> Moved:
+    if not moves:
+        return NOTHING
+    rows = _lock(moves)
+    known = [(rows[move.message_id], move) for move in moves if move.message_id in rows]
+    news = [(row, move, _take_in(row, move)) for row, move in known]
+    _write([row for row in rows.values() if row.dirty])
+    _record(_events(news))
     changed = frozenset(move.message_id for _row, move, applied in news if applied)
     return Moved(changed, frozenset(token for row in rows.values() for token in row.released))
 
@@ -265,3 +300,57 @@ def _record(events: Sequence[_Event]) -> None:
     if not events:
         return
     sql.execute(_INSERT, [list(column) for column in zip(*events, strict=True)])
+
+
+# --- the two moves that every message makes ---------------------------------------------------------------
+
+# The event comes from the row that the update gives back: where nothing changes, nothing is told.
+_START = """
+WITH started AS (
+    UPDATE messaging_message m
+    SET status = 'sending', attempts = m.attempts + 1, attempted_at = %s, lease_token = lease.token, lease_until = %s,
+        next_attempt_at = NULL, held_by = '', failed_at = NULL, failure_code = '', failure_detail = ''
+    FROM unnest(%s::text[], %s::uuid[]) AS lease (id, token)
+    WHERE m.id = lease.id AND m.status = 'queued'
+    RETURNING m.id, m.tenant_id, m.attempts, m.attempted_at
+)
+INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
+SELECT id, tenant_id, 'sending', jsonb_build_object('attempt', attempts), attempted_at, true FROM started
+RETURNING message_id
+"""
+# All rows are locked by id before any is changed, as in move(), so that batches cannot deadlock.
+_SUBMIT = """
+WITH news AS (
+    SELECT * FROM unnest(%s::text[], %s::uuid[], %s::timestamptz[], %s::text[], %s::text[])
+        AS move (id, lease_token, at, provider_message_id, recipient_id)
+), held AS (
+    SELECT m.id FROM messaging_message m JOIN news USING (id) ORDER BY m.id FOR UPDATE OF m
+), submitted AS (
+    UPDATE messaging_message m
+    SET status = 'submitted', submitted_at = coalesce(m.submitted_at, news.at),
+        provider_message_id = coalesce(nullif(m.provider_message_id, ''), nullif(news.provider_message_id, '')),
+        recipient_id = coalesce(nullif(news.recipient_id, ''), m.recipient_id),
+        lease_token = NULL, lease_until = NULL,
+        next_attempt_at = NULL, held_by = '', failed_at = NULL, failure_code = '', failure_detail = ''
+    FROM held JOIN news USING (id)
+    WHERE m.id = held.id AND m.status = 'sending' AND m.lease_token = news.lease_token
+    RETURNING m.id, m.tenant_id, news.at, news.lease_token
+), told AS (
+    INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
+    SELECT id, tenant_id, 'submitted', '{}', at, true FROM submitted
+)
+SELECT id, lease_token FROM submitted
+"""
+
+
+def _is_plain_submission(move: Move) -> bool:
+    return move.to == Status.SUBMITTED and move.lease_token is not None and not move.detail
+
+
+def _submit(moves: Sequence[Move]) -> Moved:
+    news = [
+        (move.message_id, move.lease_token, move.at, move.provider_message_id, move.recipient_id)
+        for move in moves
+    ]
+    rows = sql.fetch(_SUBMIT, [list(column) for column in zip(*news, strict=True)])
+    return Moved(frozenset(row[0] for row in rows), frozenset(row[1] for row in rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,7 +12,7 @@ from django.db import IntegrityError, connection
 from django.utils import timezone
 
 from messaging.models import FailureCode, Message, MessageEvent, Status
-from messaging.status import TABLE, Move, move
+from messaging.status import TABLE, Move, move, settle, start
 from tests.factories import NOW, make_instance, make_message
 
 # DESIGN §3, as a square. `queued` → a proof is ours: an attempt taken for lost turned out to have gone through.
@@ -230,3 +231,78 @@ def test_only_one_of_two_racing_moves_wins() -> None:
 
     assert sorted(map(len, wins)) == [0, 1]
     assert [kind for kind, applied in kinds(message) if applied] == ["cancelled"]
+
+
+# --- the statements for the two moves that every message makes --------------------------------------------
+
+
+def facts(message: Message) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """All that a move may change of a message: its row and its timeline."""
+    row = Message.objects.values().get(pk=message.pk)
+    events = MessageEvent.objects.filter(message=message).order_by("id")
+    own = {"id", "tenant_id", "project_id", "instance_id", "to"}
+    return {name: value for name, value in row.items() if name not in own}, list(
+        events.values("kind", "detail", "at", "applied")
+    )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("source", Status.values)
+def test_starting_at_once_does_what_a_move_does(source: str) -> None:
+    at, token = NOW + timedelta(seconds=9), uuid4()
+    fields = {"attempts": 2, "held_by": "pace", "failed_at": NOW if source == Status.FAILED else None}
+    one, other = message_in(source, **fields), message_in(source, **fields)
+
+    started = start({one.pk: token}, now=at, lease_until=at + timedelta(seconds=45))
+
+    if source != Status.QUEUED:  # what cannot start leaves no trace, not even of having been tried
+        assert (started, facts(one)) == (frozenset(), facts(other))
+        return
+    move(
+        Move(
+            message_id=other.pk,
+            to=Status.SENDING,
+            at=at,
+            new_lease=token,
+            lease_until=at + timedelta(seconds=45),
+        )
+    )
+    assert (started, facts(one)) == ({one.pk}, facts(other))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("source", Status.values)
+@pytest.mark.parametrize("held", [True, False], ids=["under its lease", "after its lease"])
+@pytest.mark.parametrize("known", ["", "3EB0BEFORE"], ids=["no id yet", "an id already"])
+@pytest.mark.parametrize("recipient", ["", "551199@s.whatsapp.net"], ids=["no recipient", "a recipient"])
+def test_settling_at_once_does_what_a_move_does(source: str, held: bool, known: str, recipient: str) -> None:
+    mine = uuid4()
+    lease = {"lease_token": mine if held else uuid4(), "lease_until": NOW}
+    fields = {"attempted_at": NOW, "provider_message_id": known or None, "recipient_id": "before"} | lease
+    one, other, third = (message_in(source, **fields) for _ in range(3))
+
+    def news(message: Message) -> Move:
+        return Move(
+            message_id=message.pk, to=Status.SUBMITTED, at=NOW + timedelta(seconds=1), attempted_at=NOW,
+            lease_token=mine, provider_message_id="3EB0AA", recipient_id=recipient,
+        )  # fmt: skip
+
+    settled = settle([news(one)])
+    moved = move(news(other))
+    among_others = settle([news(third), Move(message_id="nobody", to=Status.FAILED, at=NOW)])
+
+    assert facts(one) == facts(other) == facts(third)
+    assert (settled.released, len(settled.changed)) == (moved.released, len(moved.changed))
+    assert (among_others.released, len(among_others.changed)) == (moved.released, len(moved.changed))
+
+
+@pytest.mark.django_db
+def test_settling_twice_in_one_batch_is_settling_once() -> None:
+    token = uuid4()
+    message = message_in(Status.SENDING, lease_token=token, lease_until=NOW)
+    news = Move(message_id=message.pk, to=Status.SUBMITTED, at=NOW, lease_token=token)
+
+    settled = settle([news, news])
+
+    assert (settled.changed, settled.released) == ({message.pk}, {token})
+    assert kinds(message) == [("submitted", True)]

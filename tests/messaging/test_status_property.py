@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from messaging import status
 from messaging.models import FailureCode, Message, MessageEvent, Status
-from messaging.status import PROOF, WAITING, Move, move
+from messaging.status import PROOF, WAITING, Move, Moved, move
 from tests.factories import NOW, make_message
 
-RANK = {status: rank for rank, status in enumerate(PROOF)}
+RANK = {reached: rank for rank, reached in enumerate(PROOF)}
 RECEIPTS = (Status.SENT, Status.DELIVERED, Status.READ, Status.PLAYED)
 LASTING = (Status.DELIVERED, Status.READ, Status.PLAYED)
 
@@ -31,10 +33,12 @@ class Life(RuleBasedStateMachine):
         self.applied: list[str] = []
         self.clock = NOW
 
-    def bring(self, to: str, **fields: object) -> bool:
+    def bring(self, to: str, *, by: Callable[[Move], Moved] = move, **fields: object) -> bool:
         self.clock += timedelta(seconds=1)
         news = Move(message_id=self.message.pk, to=to, at=self.clock, **fields)  # type: ignore[arg-type]
-        changed = bool(move(news).changed)
+        return self.note(to, changed=bool(by(news).changed))
+
+    def note(self, to: str, *, changed: bool) -> bool:
         if to in RANK:
             self.told.add(to)
         if changed:
@@ -45,16 +49,23 @@ class Life(RuleBasedStateMachine):
     def row(self) -> Message:
         return Message.objects.get(pk=self.message.pk)
 
-    @rule()
-    def claim(self) -> None:
+    @rule(at_once=st.booleans())
+    def claim(self, at_once: bool) -> None:
         lease = uuid4()
-        if self.bring(Status.SENDING, new_lease=lease, lease_until=self.clock):
+        if at_once:
+            started = status.start({self.message.pk: lease}, now=self.clock, lease_until=self.clock)
+            claimed = self.note(Status.SENDING, changed=bool(started))
+        else:
+            claimed = self.bring(Status.SENDING, new_lease=lease, lease_until=self.clock)
+        if claimed:
             self.leases.append(lease)
 
     @precondition(lambda self: self.leases)
     @rule(which=st.integers(0, 9), to=st.sampled_from([Status.SUBMITTED, Status.QUEUED, Status.UNCONFIRMED]))
     def settle(self, which: int, to: str) -> None:
-        self.bring(to, lease_token=self.leases[which % len(self.leases)])
+        self.bring(
+            to, by=lambda news: status.settle([news]), lease_token=self.leases[which % len(self.leases)]
+        )
 
     @precondition(lambda self: self.leases)
     @rule(which=st.integers(0, 9))
@@ -66,9 +77,9 @@ class Life(RuleBasedStateMachine):
             only_from=frozenset({Status.QUEUED, Status.SENDING, Status.UNCONFIRMED}),
         )
 
-    @rule(status=st.sampled_from(RECEIPTS))
-    def receive(self, status: str) -> None:
-        self.bring(status)
+    @rule(receipt=st.sampled_from(RECEIPTS))
+    def receive(self, receipt: str) -> None:
+        self.bring(receipt)
 
     @rule()
     def give_up(self) -> None:
@@ -80,18 +91,18 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def shows_the_furthest_lasting_proof(self) -> None:
-        told = [status for status in LASTING if status in self.told]
+        told = [proof for proof in LASTING if proof in self.told]
         if told:
             assert self.row.status == max(told, key=RANK.__getitem__)
 
     @invariant()
     def never_goes_backwards(self) -> None:
-        ranks = [RANK[status] for status in self.applied if status in LASTING]
+        ranks = [RANK[reached] for reached in self.applied if reached in LASTING]
         assert ranks == sorted(set(ranks))
 
     @invariant()
     def proved_once_is_never_sent_again(self) -> None:
-        proved = next((place for place, status in enumerate(self.applied) if status in RANK), None)
+        proved = next((place for place, reached in enumerate(self.applied) if reached in RANK), None)
         if proved is not None:
             assert not WAITING & set(self.applied[proved:])
 
