@@ -91,7 +91,9 @@ class AsyncHttp:
         headers, body = _headers(call.request), _body(call.request)
         try:
             async with asyncio.timeout(call.request.timeout):
-                return await self._exchange(call.request, headers, body, _timeouts(call.request, leave_within))
+                return await self._exchange(
+                    call.request, headers, body, _timeouts(call.request, leave_within)
+                )
         except FAILURES as error:
             raise _failure(error, sends=call.sends) from error
         except Exception as error:
