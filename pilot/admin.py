@@ -22,6 +22,7 @@ from pilot.celery import start
 from pilot.models import (
     Alert,
     AlertDelivery,
+    BeatRun,
     Heartbeat,
     Lease,
     MaintenanceKind,
@@ -79,6 +80,13 @@ class HeartbeatAdmin(RecordAdmin):
 @admin.register(Lease)
 class LeaseAdmin(RecordAdmin):
     list_display = ("name", "until")
+    search_fields = ("name",)
+    ordering = ("name",)
+
+
+@admin.register(BeatRun)
+class BeatRunAdmin(RecordAdmin):
+    list_display = ("name", "ran_at")
     search_fields = ("name",)
     ordering = ("name",)
 

@@ -170,10 +170,15 @@ def _publish(task: str, queue: str, **kwargs: Any) -> None:
 
 @cache
 def _producers() -> ProducerPool:
-    """Producers of our own, with short timeouts: Celery's would hold a request for half a minute."""
+    """Producers of our own: Celery's would hold a request for half a minute."""
+    return pools.producers[short_connection()]
+
+
+def short_connection() -> Connection:
+    """A connection to publish on, which waits a second at most and does not try again by itself."""
     short = {"socket_timeout": 1, "socket_connect_timeout": 1, "max_retries": 0}
     options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | short
-    return pools.producers[Connection(settings.CELERY_BROKER_URL, transport_options=options)]
+    return Connection(settings.CELERY_BROKER_URL, transport_options=options)
 
 
 def _note_down(error: Exception) -> None:

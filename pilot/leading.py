@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
 import psycopg
 from django.conf import settings
 
-# The server ends the session of a leader that hangs; without this it would lead for ever.
-IDLE_SECONDS = 15
-
 
 class Leadership:
-    """Holds the advisory lock `key` while its connection lives. Use from one thread."""
+    """Holds the advisory lock `key` while its connection lives. Use from one thread.
 
-    def __init__(self, key: int) -> None:
+    The server ends the session of a leader from which it hears nothing for `hangs_seconds`; else one that hangs would
+    lead for ever.
+    """
+
+    def __init__(self, key: int, *, hangs_seconds: int = 15) -> None:
         self._key = key
+        self._hangs_seconds = hangs_seconds
         self._connection: psycopg.Connection | None = None
 
     def hold(self) -> bool:
@@ -23,7 +28,7 @@ class Leadership:
         """
         try:
             if self._connection is None:
-                self._connection = _connect()
+                self._connection = _connect(hangs_seconds=self._hangs_seconds)
             row = self._connection.execute(
                 "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
                 " AND objid = %s AND granted) OR pg_try_advisory_lock(%s)",
@@ -34,10 +39,10 @@ class Leadership:
             raise
         return bool(row and row[0])
 
-    def execute(self, statement: str) -> None:
-        """Runs a small statement on the leader's connection, which it also keeps from being idle."""
+    def execute(self, statement: LiteralString, values: Sequence[Any] = ()) -> psycopg.Cursor:
+        """Runs a small statement on the leader's connection: it fails when the lead is lost."""
         assert self._connection is not None
-        self._connection.execute(statement)
+        return self._connection.execute(statement, values)
 
     def release(self) -> None:
         if self._connection is not None:
@@ -45,7 +50,7 @@ class Leadership:
             self._connection = None
 
 
-def _connect() -> psycopg.Connection:
+def _connect(*, hangs_seconds: int) -> psycopg.Connection:
     return psycopg.connect(
         settings.DATABASE_URL,
         autocommit=True,
@@ -54,5 +59,5 @@ def _connect() -> psycopg.Connection:
         keepalives_interval=2,
         keepalives_count=3,
         tcp_user_timeout=10_000,
-        options=f"-c idle_session_timeout={IDLE_SECONDS}s",
+        options=f"-c idle_session_timeout={hangs_seconds}s",
     )

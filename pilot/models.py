@@ -41,6 +41,16 @@ class Lease(models.Model):
         return self.name
 
 
+class BeatRun(models.Model):
+    """When beat last asked for an entry of its table, so that the next leader goes on from there. See pilot/beat.py."""
+
+    name = models.CharField(max_length=100, primary_key=True)
+    ran_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Alert(models.Model):
     """Something that somebody must know, from when it was raised until it recovered. See pilot/alerts/."""
 

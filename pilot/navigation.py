@@ -80,6 +80,7 @@ ADMINISTRATION = {
                     _link(_("Heartbeats"), "monitor_heart", "pilot_heartbeat"),
                     _link(_("Maintenance"), "cleaning_services", "pilot_maintenancerun"),
                     _link(_("Leases"), "lock_clock", "pilot_lease"),
+                    _link(_("Runs of beat"), "timer", "pilot_beatrun"),
                     _link(_("Stream readers"), "stream", "pilot_streamplace"),
                     _link(_("Message events"), "timeline", "messaging_messageevent"),
                     _link(_("Events"), "campaign", "accounts_event"),

@@ -33,7 +33,7 @@ from messaging.models import (
     ReceivedMessage,
     UnknownPolicy,
 )
-from pilot.models import Alert, AlertDelivery, Heartbeat, Lease, MaintenanceRun, StreamPlace, Tally
+from pilot.models import Alert, AlertDelivery, BeatRun, Heartbeat, Lease, MaintenanceRun, StreamPlace, Tally
 from tests import factories
 from tests.factories import NOW
 from webhooks.models import InboundCall
@@ -113,6 +113,7 @@ def _one_of_each(number: int) -> None:
     AccessLog.objects.create(username=user.email, ip_address="127.0.0.1")
     Heartbeat.objects.create(name=f"worker-{number}", kind="worker", progressed_at=NOW)
     Lease.objects.create(name=f"work-{number}", token=uuid4(), until=NOW)
+    BeatRun.objects.create(name=f"entry-{number}", ran_at=NOW)
     StreamPlace.objects.create(name=f"reader-{number}")
     alert = Alert.objects.create(
         kind="instance_down", subject=instance.pk, tenant=tenant, raised_at=NOW, seen_at=NOW
