@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.utils import timezone
 
-from messaging import acknowledging, pulse, reconciling
+from messaging import acknowledging, pulse, reconciling, watching
 
 
 @shared_task(name="messaging.drain_instance")
@@ -38,3 +38,9 @@ def resolve_unconfirmed(**_kwargs: Any) -> dict[str, int]:
 def ask_for_receipts(**_kwargs: Any) -> dict[str, int]:
     """Every 15 s: asks providers about messages whose receipt is overdue. Returns counts."""
     return acknowledging.ask(now=timezone.now())
+
+
+@shared_task(name="messaging.watch")
+def watch(**_kwargs: Any) -> dict[str, int]:
+    """Every minute: alerts of what goes wrong while nobody looks, and of its end. Returns counts."""
+    return watching.watch(now=timezone.now())

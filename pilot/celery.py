@@ -70,6 +70,7 @@ app.conf.beat_schedule = {
         "schedule": min(settings.MESSAGE_RECONCILER_INTERVAL.total_seconds(), 60.0),
         "options": {"queue": "health", "expires": 55},
     },
+    "watch": {"task": "messaging.watch", "schedule": 60.0, "options": {"queue": "health", "expires": 55}},
     "recheck-instances": {
         "task": "instances.recheck",
         "schedule": 30.0,

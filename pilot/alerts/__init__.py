@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from django.db import connection, transaction
@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from pilot import locks
 from pilot.alerts.channels import Recipient, channel, names
-from pilot.alerts.kinds import KindName, kind_of
+from pilot.alerts.kinds import KINDS, KindName, kind_of
 from pilot.celery import wake_alerts
 from pilot.models import Alert, AlertDelivery
 
@@ -63,6 +63,17 @@ def recover(
 def open_subjects(kind: KindName) -> set[str]:
     """The subjects of all alerts of this kind that are open."""
     return set(Alert.objects.filter(kind=kind, recovered_at=None).values_list("subject", flat=True))
+
+
+def end_quiet(now: datetime) -> int:
+    """Ends the alerts of trouble that nobody sees the end of, and that was not raised again for long enough."""
+    count = 0
+    for kind, known in KINDS.items():
+        if known.quiet_after:
+            quiet = Alert.objects.filter(kind=kind, recovered_at=None, seen_at__lte=now - known.quiet_after)
+            subjects = list(quiet.values_list("subject", flat=True))
+            count += sum(recover(cast("KindName", kind), subject, now=now) for subject in subjects)
+    return count
 
 
 def _safely(change: Callable[[Alert, datetime], bool], alert: Alert, now: datetime) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -29,6 +30,7 @@ RUN_SECONDS = 60.0
 LEASE = timedelta(minutes=2)  # of a row: longer than its channel may take
 CHANNEL_LEASE = timedelta(seconds=RUN_SECONDS) + LEASE
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
+OVERDUE = timedelta(minutes=2)
 TOGETHER = 100  # alerts in one notice, at most
 ATTEMPTS = 12  # within some seven hours
 
@@ -79,6 +81,25 @@ def wake_due(*, now: datetime) -> Sequence[str]:
     due = due_channels(now=now)
     wake_alerts(due)
     return due
+
+
+def deliver_overdue(*, now: datetime) -> int:
+    """Sends what nobody has taken for a while, each channel in a thread of its own. Returns how many notices.
+
+    For a process that is no Celery worker: trouble with Redis, or with all workers, must be told as well.
+    """
+    late = due_channels(now=now - OVERDUE)
+    if not late:
+        return 0
+    with ThreadPoolExecutor(len(late)) as pool:
+        return sum(pool.map(_deliver_apart, late))
+
+
+def _deliver_apart(channel: str) -> int:
+    try:
+        return deliver(channel)
+    finally:
+        connection.close()  # this thread's own
 
 
 def take(channel: str, *, now: datetime) -> list[AlertDelivery]:

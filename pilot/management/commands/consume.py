@@ -11,10 +11,13 @@ from django.utils import timezone
 
 from messaging import announcing, receiving, tallying
 from pilot import locks, loops
+from pilot.alerts import delivering
 from pilot.leading import Leadership
+from pilot.vigilance import watch_processes
 from webhooks import applying
 
 TALLY_SECONDS = 1.0
+ALERTS_SECONDS = 15.0
 
 
 class Command(BaseCommand):
@@ -59,8 +62,25 @@ def _tally() -> Callable[[], int]:
     return step
 
 
+def _alerts() -> Callable[[], int]:
+    """Tells of workers that do not work, and what they then do not tell. Without Celery, which would need them."""
+    due = 0.0
+
+    def step() -> int:
+        nonlocal due
+        if time.monotonic() < due:
+            return 0
+        due = time.monotonic() + ALERTS_SECONDS
+        now = timezone.now()
+        watch_processes(now)
+        return delivering.deliver_overdue(now=now)
+
+    return step
+
+
 LOOPS: Mapping[str, Callable[[], Callable[[], int]]] = {
     "inbound": _inbound,
     "relay": _relay,
     "tally": _tally,
+    "alerts": _alerts,
 }
