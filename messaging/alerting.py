@@ -13,7 +13,8 @@ from django.utils import timezone
 from accounts.alerting import language_of, managers
 from accounts.models import ApiKey, Environment, Project, Scope
 from instances.models import Instance, InstanceStatus
-from messaging.accepting import Idempotency, Submission, submit
+from messaging.accepting import Idempotency, Order, submit
+from messaging.composing import Submission
 from messaging.models import Category
 from pilot.alerts.channels import NotDelivered, Notice, Recipient
 from pilot.alerts.kinds import kind_of
@@ -42,9 +43,9 @@ class WhatsApp:
             instance=instance.name,
             skip_opt_in_validation=True,  # they asked for it themselves; an opt-out still counts
         )
-        once = Idempotency(notice.id, notice.id)
+        order = Order(_right_to_send(instance), submission, Idempotency(notice.id, notice.id))
         try:
-            submit(key=_right_to_send(instance), submission=submission, now=timezone.now(), idempotency=once)
+            submit(order, now=timezone.now())
         except PilotError as error:
             raise NotDelivered(f"{error.code}: {error.message}", final=True) from error
 
