@@ -1,4 +1,4 @@
-"""Which tenant a signed-in person acts for: decided here and nowhere else."""
+"""Which tenant a signed-in person acts for, and who is support staff: decided here and nowhere else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,14 @@ class MemberRequest(HttpRequest):
     may_manage: bool
 
 
+class StaffRequest(HttpRequest):
+    """The request that a `staff_view` is given."""
+
+    user: User
+
+
 MemberView = Callable[Concatenate[MemberRequest, P], HttpResponse]
+StaffView = Callable[Concatenate[StaffRequest, P], HttpResponse]
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
@@ -57,6 +64,26 @@ def member_view(*, role: Role = Role.VIEWER) -> Callable[[MemberView[P]], View[P
             with timezone.override(zone_of(request.tenant)):
                 response = view(request, *args, **kwargs)
             return _sealed(response)
+
+        return guarded  # type: ignore[return-value]
+
+    return decorate
+
+
+def staff_view(*, permission: str) -> Callable[[StaffView[P]], View[P]]:
+    """Lets in the support staff that has the permission: their pages show every tenant.
+
+    Anonymous people are sent to the login page, all others get 403.
+    """
+
+    def decorate(view: StaffView[P]) -> View[P]:
+        @wraps(view)
+        def guarded(request: StaffRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            if not request.user.is_authenticated:
+                return _to_login(request)
+            if not (request.user.is_staff and request.user.has_perm(permission)):
+                raise PermissionDenied
+            return _sealed(view(request, *args, **kwargs))
 
         return guarded  # type: ignore[return-value]
 

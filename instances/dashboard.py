@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +11,13 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from accounts import audit
 from accounts.models import Action, Role
-from accounts.tenancy import MemberRequest, member_view
-from instances import connecting, pausing
+from accounts.tenancy import MemberRequest, StaffRequest, member_view
+from instances import acting, connecting
 from instances.forms import NewInstanceForm, NumberForm
 from instances.history import lines, sentence
 from instances.models import Instance, InstanceEvent, InstanceStatus
@@ -30,18 +28,7 @@ from pilot.live import Live
 EVENTS = 10
 WATCHED = 2  # seconds between looks while someone connects it
 CALM = 10
-# What a button does, what is said afterwards, and as what it is recorded.
-ACTIONS: Mapping[str, tuple[Callable[..., Any], Any, Action]] = {
-    "restart": (connecting.restart, _("The instance is restarting."), Action.INSTANCE_RESTARTED),
-    "logout": (connecting.logout, _("The number was unlinked."), Action.INSTANCE_UNLINKED),
-    "stop": (
-        connecting.logout,
-        _("Stopped. You can connect it in another way now."),
-        Action.INSTANCE_UNLINKED,
-    ),
-    "pause": (pausing.pause, _("Paused: its messages wait until you resume it."), Action.INSTANCE_PAUSED),
-    "resume": (pausing.resume, _("Resumed."), Action.INSTANCE_RESUMED),
-}
+BUTTONS = frozenset({"restart", "logout", "stop", "pause", "resume"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +60,8 @@ def new_instance(request: MemberRequest) -> HttpResponse:
     except PilotError as error:
         form.add_error("name", error.message)
         return _list(request, form)
-    _record(request, Action.INSTANCE_CREATED, instance)
-    _try(request, connecting.pair, Action.INSTANCE_PAIRED, instance=instance, now=now)
+    audit.record(tenant=request.tenant, actor=request.user, action=Action.INSTANCE_CREATED, target=instance)
+    act(request, "pair", instance)
     return redirect("dashboard:instance", instance.name)
 
 
@@ -104,14 +91,7 @@ def pair(request: MemberRequest, name: str) -> HttpResponse:
     if "number" in request.POST and not form.is_valid():
         return _detail(request, instance, form)
     number = form.cleaned_data["number"] if form.is_valid() else ""
-    _try(
-        request,
-        connecting.pair,
-        Action.INSTANCE_PAIRED,
-        instance=instance,
-        number=number,
-        now=timezone.now(),
-    )
+    act(request, "pair", instance, number=number)
     return redirect("dashboard:instance", name)
 
 
@@ -124,40 +104,31 @@ def remove(request: MemberRequest, name: str) -> HttpResponse:
         return render(
             request, "dashboard/remove.html", {"card": cards(_mine(request).filter(pk=instance.pk))[0]}
         )
-    if not _try(request, connecting.remove, Action.INSTANCE_REMOVED, instance=instance, now=timezone.now()):
+    if not act(request, "remove", instance):
         return redirect("dashboard:instance", name)
-    messages.success(request, _("The instance was removed."))
     return redirect("dashboard:instances")
 
 
 @require_POST
 @member_view(role=Role.ADMIN)
-def act(request: MemberRequest, name: str, action: str) -> HttpResponse:
-    """One of ACTIONS."""
-    if action not in ACTIONS:
+def press(request: MemberRequest, name: str, action: str) -> HttpResponse:
+    """One of BUTTONS."""
+    if action not in BUTTONS:
         raise Http404
-    do, done, audited = ACTIONS[action]
-    if _try(request, do, audited, instance=_instance(request, name), now=timezone.now()):
-        messages.success(request, done)
+    act(request, action, _instance(request, name))
     return redirect("dashboard:instance", name)
 
 
-def _try(
-    request: MemberRequest, do: Callable[..., Any], action: Action, *, instance: Instance, **arguments: Any
-) -> bool:
-    """Does it and records it, or tells the person why it did not work."""
+def act(request: StaffRequest | MemberRequest, action: str, instance: Instance, **arguments: Any) -> bool:
+    """Does it and says so, or tells the person why it did not work."""
     try:
-        changed = do(instance=instance, **arguments)
+        said = acting.act(action, instance=instance, actor=request.user, now=timezone.now(), **arguments)
     except PilotError as error:
         messages.error(request, error.message)
         return False
-    if changed is not False:
-        _record(request, action, instance)
+    if said:
+        messages.success(request, str(said))
     return True
-
-
-def _record(request: MemberRequest, action: Action, instance: Instance) -> None:
-    audit.record(tenant=request.tenant, actor=request.user, action=action, target=instance)
 
 
 def _mine(request: MemberRequest) -> QuerySet[Instance]:
@@ -165,7 +136,7 @@ def _mine(request: MemberRequest) -> QuerySet[Instance]:
 
 
 def _instance(request: MemberRequest, name: str) -> Instance:
-    return get_object_or_404(_mine(request).select_related("server"), name=name)
+    return get_object_or_404(_mine(request).select_related("server", "tenant"), name=name)
 
 
 def cards(rows: QuerySet[Instance]) -> list[Card]:
@@ -219,5 +190,5 @@ urlpatterns = [
     path("instances/<slug:name>/connection", instance_connection, name="instance_connection"),
     path("instances/<slug:name>/pair", pair, name="pair_instance"),
     path("instances/<slug:name>/remove", remove, name="remove_instance"),
-    path("instances/<slug:name>/<slug:action>", act, name="act_on_instance"),
+    path("instances/<slug:name>/<slug:action>", press, name="act_on_instance"),
 ]

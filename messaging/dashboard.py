@@ -1,4 +1,4 @@
-"""The dashboard's pages about messages: today's figures, the list, and one message with its timeline."""
+"""The dashboard's pages about messages: today's figures, the list, one message with its timeline, and the queues."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from accounts.models import Environment, Tenant
 from accounts.tenancy import MemberRequest, member_view
 from instances.dashboard import Card, cards
 from instances.models import Instance, InstanceStatus
+from messaging import queue_pages
 from messaging.forecasting import for_waiting
 from messaging.forms import MessageFilter, midnight
 from messaging.models import Message, MessageEvent, Status
@@ -163,4 +164,5 @@ urlpatterns = [
     path("messages", message_list, name="messages"),
     path("messages/<str:message_id>", message_detail, name="message"),
     path("messages/<str:message_id>/progress", message_progress, name="message_progress"),
+    *queue_pages.urlpatterns,
 ]

@@ -1,4 +1,4 @@
-"""What the dashboard's list of messages is narrowed to."""
+"""What the dashboard's lists of messages and of queues are narrowed to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Environment, Tenant
 from instances.models import Instance
 from messaging.models import Message, Status, Template
+from messaging.queues import SORTS
 
 # A part of a number has no index of its own: such a search looks back this far unless a first day is given.
 LOOKS_BACK = timedelta(days=30)
@@ -21,6 +22,15 @@ ENVIRONMENTS = [(side.value, side.label) for side in (Environment.LIVE, Environm
 FURTHER = ("template", "instance", "since", "until")
 LAST_DAY = date(9998, 12, 31)  # the calendar ends a year later
 DIGITS = re.compile(r"[\d\s().+-]{4,}")
+
+# What a small screen, which has no heads of columns to sort by, offers instead.
+ORDERS = (
+    ("-queued", _("Most queued")),
+    ("-oldest", _("Waiting longest")),
+    ("-failed", _("Most failed")),
+    ("-empty", _("Empty last")),
+    ("name", _("By name")),
+)
 
 
 class MessageFilter(forms.Form):
@@ -104,6 +114,39 @@ class MessageFilter(forms.Form):
     def _offer(self, name: str, **attributes: Any) -> None:
         for attribute, value in attributes.items():
             setattr(self.fields[name], attribute, value)
+
+
+class QueueFilter(forms.Form):
+    """Which queues, and in which order; what is not valid narrows nothing."""
+
+    q = forms.CharField(label=_("Name"), required=False, max_length=60)
+    troubled = forms.BooleanField(label=_("Only with trouble"), required=False)
+    sort = forms.CharField(required=False)
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data, use_required_attribute=False)
+        self.is_valid()
+
+    @property
+    def word(self) -> str:
+        """A part of the name."""
+        return self.cleaned_data.get("q", "")
+
+    @property
+    def only_troubled(self) -> bool:
+        return self.cleaned_data.get("troubled", False)
+
+    @property
+    def order(self) -> str:
+        """A name of messaging.queues.SORTS, with a minus for the largest first."""
+        asked = self.cleaned_data.get("sort", "")
+        return asked if asked.removeprefix("-") in SORTS else ORDERS[0][0]
+
+    @property
+    def orders(self) -> list[tuple[str, Any, bool]]:
+        """What to offer, and whether it is chosen; an order that only the heads of columns give stands first."""
+        offered = [(order, said, order == self.order) for order, said in ORDERS]
+        return offered if any(chosen for *_order, chosen in offered) else [(self.order, "–", True), *offered]
 
 
 def midnight(day: date) -> datetime:

@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.utils import timezone
 
-from messaging import acknowledging, pulse, reconciling, watching
+from messaging import acknowledging, pulse, purging, reconciling, watching
 
 
 @shared_task(name="messaging.drain_instance")
@@ -44,3 +44,9 @@ def ask_for_receipts(**_kwargs: Any) -> dict[str, int]:
 def watch(**_kwargs: Any) -> dict[str, int]:
     """Every minute: alerts of what goes wrong while nobody looks, and of its end. Returns counts."""
     return watching.watch(now=timezone.now())
+
+
+@shared_task(name="messaging.purge")
+def purge(**_kwargs: Any) -> int:
+    """Every 5 s: goes on with cancelling what was ordered to be. Returns how many messages."""
+    return purging.carry_out(now=timezone.now())

@@ -37,6 +37,7 @@ WORDS = {
     "echo": _("The phone's own copy of it arrived."),
     "look_up": _("The provider was asked about it."),
     "found": _("It has the message."),
+    "purged": _("All that waited on the instance was cancelled."),
     "not_sent": _("The message never went out."),
     "provider_unreachable": _("The provider could not be reached."),
     "throttled": _("The provider asked for a pause."),

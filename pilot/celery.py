@@ -71,6 +71,7 @@ app.conf.beat_schedule = {
         "options": {"queue": "health", "expires": 55},
     },
     "watch": {"task": "messaging.watch", "schedule": 60.0, "options": {"queue": "health", "expires": 55}},
+    "purge": {"task": "messaging.purge", "schedule": 5.0, "options": {"queue": "control", "expires": 5}},
     "recheck-instances": {
         "task": "instances.recheck",
         "schedule": 30.0,

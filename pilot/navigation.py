@@ -75,6 +75,11 @@ ADMINISTRATION = {
                 "title": _("Operation"),
                 "collapsible": True,
                 "items": [
+                    {
+                        "title": _("Queues"),
+                        "icon": "format_list_numbered",
+                        "link": reverse_lazy("ops:queues"),
+                    },
                     _link(_("Alerts"), "notifications", "pilot_alert"),
                     _link(_("Alert deliveries"), "outgoing_mail", "pilot_alertdelivery"),
                     _link(_("Heartbeats"), "monitor_heart", "pilot_heartbeat"),

@@ -9,6 +9,7 @@ import instances.api.urls
 import instances.dashboard
 import messaging.api.urls
 import messaging.dashboard
+import messaging.queue_pages
 from pilot import errors, probes
 
 dashboard = [
@@ -31,6 +32,7 @@ urlpatterns = [
     path("health", probes.report),
     path("api/", include((api, "api"))),
     path("", include((dashboard, "dashboard"))),
+    path("ops/", include((messaging.queue_pages.ops_urlpatterns, "ops"))),
     path("accounts/", include("allauth.urls")),
     path("hooks/", include("webhooks.urls")),
     path("language/", include("django.conf.urls.i18n")),

@@ -20,7 +20,13 @@ from tests.members import make_user, member, signed_in
 pytestmark = pytest.mark.django_db
 
 ROUTES = sorted(str(pattern.name) for pattern in pilot.urls.dashboard)
-ASKED = {"new_key", "remove_instance", "revoke_key", "rotate_key"}  # pages that ask first, and act on POST
+ASKED = {
+    "new_key",
+    "queue_action",
+    "remove_instance",
+    "revoke_key",
+    "rotate_key",
+}  # pages that ask first, and act on POST
 POSTED = ASKED | {"act_on_instance", "choose_tenant", "new_instance", "pair_instance"}
 MANAGED = POSTED - {"choose_tenant"} | {"audit", "keys"}
 PREFIX = "pilot_live_00000001"
@@ -53,6 +59,8 @@ def _url(route: str) -> str:
         "messages": [],
         "new_instance": [],
         "new_key": [],
+        "queue_action": ["vendas", "pause"],
+        "queues": [],
         "revoke_key": [PREFIX],
         "rotate_key": [PREFIX],
     }
