@@ -92,6 +92,14 @@ class Tenant(models.Model):
         _("time zone"), max_length=60, default="America/Sao_Paulo", validators=[validate_time_zone]
     )
     created_at = models.DateTimeField(_("created"), default=timezone.now)
+    contents_days = models.PositiveSmallIntegerField(
+        _("contents kept (days)"),
+        null=True,
+        blank=True,
+        help_text=_(
+            "After so many days the texts of messages are deleted. 0 keeps them; empty is the usual time."
+        ),
+    )
 
     class Meta:
         verbose_name = _("tenant")

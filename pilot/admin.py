@@ -27,6 +27,7 @@ from pilot.models import (
     Lease,
     MaintenanceKind,
     MaintenanceRun,
+    RetentionPlace,
     StreamPlace,
     Tally,
 )
@@ -180,7 +181,7 @@ class MaintenanceRunAdmin(RecordAdmin):
     search_fields = ("=kind",)
     ordering = ("-started_at",)
     list_before_template = "admin/pilot/start_maintenance.html"
-    startable = [(MaintenanceKind.RECONCILE, MaintenanceKind.RECONCILE.label)]
+    startable = MaintenanceKind.choices
 
     @admin.display(description=_("took"))
     def took(self, run: MaintenanceRun) -> str:
@@ -194,10 +195,17 @@ class MaintenanceRunAdmin(RecordAdmin):
         """Asks a worker for a round. One that is under way is not disturbed: the worker then does nothing."""
         if not request.user.has_perm("pilot.start_maintenance"):
             raise PermissionDenied
-        if kind not in dict(self.startable):
+        if kind not in MaintenanceKind.values:
             raise Http404
-        if start(f"pilot.{kind}", queue="health", at_once=True):
+        if start(f"pilot.{kind}", queue="health"):
             messages.success(request, gettext("It will start within seconds."))
         else:
             messages.error(request, gettext("No worker can be asked now: Redis does not answer."))
         return redirect("admin:pilot_maintenancerun_changelist")
+
+
+@admin.register(RetentionPlace)
+class RetentionPlaceAdmin(RecordAdmin):
+    list_display = ("name", "reached")
+    search_fields = ("name",)
+    ordering = ("name",)

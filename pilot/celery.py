@@ -64,11 +64,15 @@ app.conf.beat_schedule = {
         "schedule": 15.0,
         "options": {"queue": "health", "expires": 14},
     },
-    # When it is due is read from its rows (pilot/maintenance.py), so that a new beat does not put it off.
     "reconcile-all": {
         "task": "pilot.reconcile",
-        "schedule": min(settings.MESSAGE_RECONCILER_INTERVAL.total_seconds(), 60.0),
-        "options": {"queue": "health", "expires": 55},
+        "schedule": settings.MESSAGE_RECONCILER_INTERVAL.total_seconds(),
+        "options": {"queue": "health", "expires": settings.MESSAGE_RECONCILER_INTERVAL.total_seconds()},
+    },
+    "retention": {
+        "task": "pilot.retention",
+        "schedule": 24 * 3600.0,
+        "options": {"queue": "health", "expires": 12 * 3600},
     },
     "watch": {"task": "messaging.watch", "schedule": 60.0, "options": {"queue": "health", "expires": 55}},
     "purge": {"task": "messaging.purge", "schedule": 5.0, "options": {"queue": "control", "expires": 5}},

@@ -57,11 +57,6 @@ def brought(module: str, attribute: str) -> list[Any]:
     ]
 
 
-def due(kind: str, *, every: timedelta, now: datetime) -> bool:
-    """Whether the newest round is older than `every`. From the rows: beat starts to count anew when it restarts."""
-    return not MaintenanceRun.objects.filter(kind=kind, started_at__gt=now - every).exists()
-
-
 def run(
     kind: str, steps: Iterable[Step], *, within: timedelta, clock: Clock = timezone.now
 ) -> MaintenanceRun | None:

@@ -186,3 +186,13 @@ class MaintenanceRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.started_at:%Y-%m-%d %H:%M}"
+
+
+class RetentionPlace(models.Model):
+    """The age up to which a policy has been carried out, where rows stay and so do not tell. See pilot/retention.py."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    reached = models.DateTimeField(_("reached"))
+
+    def __str__(self) -> str:
+        return f"{self.name} to {self.reached:%Y-%m-%d}"

@@ -64,6 +64,12 @@ def numbered(model: type[EventRow]) -> int:
     return place.first() or 0
 
 
+def read_by_all(model: type[EventRow]) -> int:
+    """The position up to which every reader has got. A reader's place is called `<model's label>.<reader>`."""
+    places = StreamPlace.objects.filter(pk__startswith=f"{model._meta.label_lower}.")
+    return places.aggregate(models.Min("position"))["position__min"] or 0
+
+
 def announce(
     events: models.QuerySet[Row],
     *,

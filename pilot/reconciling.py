@@ -19,14 +19,6 @@ WITHIN = timedelta(minutes=30)
 SETTLES_WITHIN = timedelta(minutes=1)
 
 
-def run_if_due(*, clock: Clock = timezone.now) -> MaintenanceRun | None:
-    """A round, when the last one is MESSAGE_RECONCILER_INTERVAL_MS ago. None when it is not, or runs elsewhere."""
-    interval = settings.MESSAGE_RECONCILER_INTERVAL
-    if not maintenance.due(MaintenanceKind.RECONCILE, every=interval, now=clock()):
-        return None
-    return run(clock=clock)
-
-
 def run(*, clock: Clock = timezone.now) -> MaintenanceRun | None:
     """A round now. None when another process is at it. More than RECONCILER_ALERT_ABOVE changes raise an alert."""
     done = maintenance.run(MaintenanceKind.RECONCILE, sweeps(), within=WITHIN, clock=clock)

@@ -94,6 +94,24 @@ MESSAGE_RECONCILER_INTERVAL = timedelta(
 RECONCILER_ALERT_ABOVE = env.integer(
     "RECONCILER_ALERT_ABOVE", 1000
 )  # changes that one run may make unnoticed
+# After how many days the daily retention deletes or blanks what; 0 keeps it for ever.
+RETENTION_DAYS = {
+    name: env.integer(f"RETENTION_{name.upper()}_DAYS", days)
+    for name, days in {
+        "inbound_calls": 3,  # as they came; a parser's bug can be replayed for so long
+        "inbound_calls_in_error": 14,
+        "message_contents": 90,  # what was written; a tenant may have a number of its own
+        "message_events": 90,  # timelines
+        "received_messages": 365,
+        "account_events": 30,
+        "instance_events": 90,
+        "instance_hours": 90,
+        "purges": 90,
+        "alerts": 90,
+        "maintenance_runs": 30,
+        "sign_ins": 90,
+    }.items()
+}
 
 # --- storage ----------------------------------------------------------------------------------------------
 

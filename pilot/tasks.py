@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from pilot import health, reconciling
+from pilot import health, reconciling, retention
 from pilot.alerts import delivering
 
 
@@ -23,6 +23,12 @@ def deliver_alerts(*, channel: str, **_kwargs: Any) -> int:
 
 
 @shared_task(name="pilot.reconcile")
-def reconcile(*, at_once: bool = False, **_kwargs: Any) -> None:
-    """The full reconciler, when it is due or wanted at once; see pilot/reconciling.py."""
-    reconciling.run() if at_once else reconciling.run_if_due()
+def reconcile(**_kwargs: Any) -> None:
+    """Every MESSAGE_RECONCILER_INTERVAL_MS, and when somebody wants it: the full reconciler."""
+    reconciling.run()
+
+
+@shared_task(name="pilot.retention")
+def retain(**_kwargs: Any) -> None:
+    """Once a day, and when somebody wants it: retention."""
+    retention.run()

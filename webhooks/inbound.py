@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 CONNECTION_UPDATE = "connection.update"
 EVENT_NAME = re.compile(r"[a-z][a-z._]{0,59}")
+# Evolution puts the instance's key into its calls. No string's content matches: a quote inside one is escaped.
+API_KEY = re.compile(rb'("apikey"\s*:\s*)"(?:[^"\\]|\\.)*"')
 # An instance that cannot reach WhatsApp reports "connecting" about 16 times a second. Within this time a report that
 # only repeats the newest call of its instance says nothing, and is not stored.
 COLLAPSED_WITHIN = timedelta(seconds=10)
@@ -68,7 +70,7 @@ def _store(instance: Instance, body: bytes) -> None:
     name = event if isinstance(event, str) and EVENT_NAME.fullmatch(event) else ""
     if name == CONNECTION_UPDATE and _repeats_newest(instance, call.get("data")):
         return
-    InboundCall.objects.create(instance=instance, event=name, body=body)
+    InboundCall.objects.create(instance=instance, event=name, body=API_KEY.sub(rb'\1"redacted"', body))
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

@@ -33,7 +33,17 @@ from messaging.models import (
     ReceivedMessage,
     UnknownPolicy,
 )
-from pilot.models import Alert, AlertDelivery, BeatRun, Heartbeat, Lease, MaintenanceRun, StreamPlace, Tally
+from pilot.models import (
+    Alert,
+    AlertDelivery,
+    BeatRun,
+    Heartbeat,
+    Lease,
+    MaintenanceRun,
+    RetentionPlace,
+    StreamPlace,
+    Tally,
+)
 from tests import factories
 from tests.factories import NOW
 from webhooks.models import InboundCall
@@ -123,6 +133,7 @@ def _one_of_each(number: int) -> None:
     InstanceHour.objects.create(instance=instance, hour=NOW)
     Purge.objects.create(instance=instance, before=NOW, total=3, started_at=NOW)
     MaintenanceRun.objects.create(kind="reconcile", started_at=NOW, counts={"expired": number})
+    RetentionPlace.objects.create(name=f"message_contents.{number}.live", reached=NOW)
 
 
 def _page(model: type[Model], page: str, *args: Any) -> str:

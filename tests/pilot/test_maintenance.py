@@ -106,17 +106,6 @@ def test_stops_with_its_process() -> None:
     assert (run.outcome, run.counts) == (Outcome.STOPPED, {"x": 1})
 
 
-def test_is_due_when_the_last_round_is_long_ago() -> None:
-    hour = timedelta(hours=1)
-    assert maintenance.due("reconcile", every=hour, now=NOW)
-
-    MaintenanceRun.objects.create(kind="reconcile", started_at=NOW)
-
-    assert not maintenance.due("reconcile", every=hour, now=NOW + timedelta(minutes=59))
-    assert maintenance.due("reconcile", every=hour, now=NOW + hour)
-    assert maintenance.due("retention", every=hour, now=NOW)
-
-
 def test_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "SAVE_SECONDS", 0)
     shown: list[tuple[str, int]] = []

@@ -16,20 +16,14 @@ from tests.factories import NOW
 pytestmark = pytest.mark.django_db
 
 
-def test_runs_when_its_interval_has_passed(settings: Any) -> None:
-    settings.MESSAGE_RECONCILER_INTERVAL = timedelta(minutes=10)
+def test_knows_the_last_round_that_ended() -> None:
+    assert reconciling.last_run() is None
 
-    at = [NOW, NOW + timedelta(minutes=9), NOW + timedelta(minutes=10)]
-    runs = [reconciling.run_if_due(clock=lambda moment=moment: moment) for moment in at]  # type: ignore[misc]
+    ended = reconciling.run(clock=lambda: NOW)
+    MaintenanceRun.objects.create(kind="reconcile", started_at=NOW + timedelta(hours=1))
+    MaintenanceRun.objects.create(kind="retention", started_at=NOW, finished_at=NOW + timedelta(hours=1))
 
-    assert [run is not None for run in runs] == [True, False, True]
-    assert reconciling.last_run() == runs[-1]
-
-
-def test_runs_at_once_when_it_is_told_to() -> None:
-    MaintenanceRun.objects.create(kind="reconcile", started_at=NOW)
-
-    assert reconciling.run(clock=lambda: NOW) is not None
+    assert reconciling.last_run() == ended
 
 
 def test_more_than_a_few_changes_raise_an_alert_until_there_are_few_again(
@@ -57,5 +51,7 @@ def test_the_lower_apps_come_first() -> None:
     assert len(names) == len(set(names))
 
 
-def test_beat_asks_often_enough_for_any_interval() -> None:
-    assert app.conf.beat_schedule["reconcile-all"]["schedule"] <= 60
+def test_beat_asks_for_it_as_often_as_it_is_set(settings: Any) -> None:
+    entry = app.conf.beat_schedule["reconcile-all"]
+
+    assert entry["schedule"] == settings.MESSAGE_RECONCILER_INTERVAL.total_seconds() == 3600

@@ -56,6 +56,22 @@ def test_keeps_a_call_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (b'{"apikey":"s3cret","event":"x"}', b'{"apikey":"redacted","event":"x"}'),
+        (b'{"data":{"apikey" : "s3\\"cret"}}', b'{"data":{"apikey" : "redacted"}}'),
+        (b'{"apikey":null}', b'{"apikey":null}'),
+        (b'{"text":"\\"apikey\\":\\"mine\\""}', b'{"text":"\\"apikey\\":\\"mine\\""}'),
+        (b'"apikey": "cut', b'"apikey": "cut'),
+    ],
+)
+def test_never_stores_the_instance_key(sent: bytes, kept: bytes) -> None:
+    post(make_instance(), sent)
+
+    assert bytes(InboundCall.objects.get().body) == kept
+
+
+@pytest.mark.parametrize(
     "suffix", ["", "/", "/messages-update", "/messages-update/", "/group-participants-update"]
 )
 def test_is_found_with_and_without_slash_and_event(suffix: str) -> None:
