@@ -21,6 +21,7 @@ from instances.models import (
     InstanceEvent,
     InstanceHour,
     Lane,
+    Outage,
     Vitals,
 )
 from pilot.admin import RecordAdmin, RowAdmin
@@ -155,6 +156,18 @@ class LaneAdmin(RecordAdmin):
     ordering = ("-instance_id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lane]:
+        return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
+
+
+@admin.register(Outage)
+class OutageAdmin(RecordAdmin):
+    list_display = ("instance", "kind", "reason", "began_at", "restarts", "alerted_at", "ended_at")
+    list_filter = ("kind", OF_INSTANCE)
+    list_select_related = ("instance",)
+    search_fields = ("=instance__name", "=reason")
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Outage]:
         return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
 
 

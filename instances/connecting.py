@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import Tenant
-from instances import hooks, servers, status
+from instances import hooks, outages, servers, status
 from instances.models import Instance, InstanceStatus, Lane
 from instances.providers import provider_for
 from instances.providers.base import (
@@ -134,6 +134,7 @@ def logout(*, instance: Instance, now: datetime) -> None:
     """Unlinks the number; the instance stays and can be paired again."""
     _ask(provider_for(instance).logout(instance.account()))
     _close(instance, "logged_out", now)
+    outages.cancel(instance_id=instance.pk, at=now)
 
 
 def remove(*, instance: Instance, now: datetime) -> None:
@@ -142,6 +143,7 @@ def remove(*, instance: Instance, now: datetime) -> None:
     May be repeated. Raises StillThereError when the provider takes longer than about five seconds.
     """
     _close(instance, "removing", now)
+    outages.cancel(instance_id=instance.pk, at=now)
     provider, account = provider_for(instance), instance.account()
     # The webhook first: Evolution deletes only after it has delivered that news, and repeats it for 20 minutes.
     for call in (provider.set_hook(account, None), provider.logout(account), provider.delete(account)):

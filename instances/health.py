@@ -1,89 +1,107 @@
-"""Looks after instances that do not send: opens the gate of those that are connected again, keeps webhooks set.
+"""Looks for instances that should be open and are not, and keeps webhooks set.
 
-Servers that hang must cost little. A run is bounded in time, asks many instances at once, starts with those whose
-last check is longest ago, and there is one run of each kind at a time: a second one returns at once.
+check() is the first of the three phases of the health check: what it finds becomes an outage, and following.py restarts
+it, asks again and alerts. recheck() opens the gate of instances that failed and are back.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TypeVar
 
-import structlog
-from django.db import DatabaseError, transaction
-from django.db.models import F, Q
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
 
-from instances import hooks, servers, status
+from instances import asking, hooks, outages, servers, status
+from instances.asking import Subject, Subjects
 from instances.models import Instance, InstanceStatus
-from instances.providers import provider_for
-from instances.providers.base import INSTANCE_REMOVED, Account, Call, Provider, ProviderError
-from instances.providers.http import perform_all
-from pilot.leases import lease
-
-T = TypeVar("T")
-log = structlog.get_logger(__name__)
+from instances.providers.base import (
+    DISCONNECTED,
+    INSTANCE_REMOVED,
+    MISCONFIGURED,
+    NO_ANSWER,
+    UNREACHABLE,
+    ProviderError,
+)
 
 # An instance that fails while it says that it is open gets a try this often, and no more.
 RECHECK_AFTER = timedelta(seconds=30)
 DOUBTFUL = (InstanceStatus.DEGRADED, InstanceStatus.CONNECTING)
+SHOULD_BE_OPEN = (InstanceStatus.OPEN, InstanceStatus.DEGRADED)
+
+# What an instance becomes by the provider's word for its connection.
+LOST: Mapping[str, str] = {
+    "closed": status.CLOSED,
+    "connecting": status.DEGRADED,
+    DISCONNECTED: status.DEGRADED,
+    INSTANCE_REMOVED: status.CLOSED,
+}
 GONE = frozenset({"closed", INSTANCE_REMOVED})
+# The provider says nothing about the connection. Once is chance; after HEALTHCHECK_SLEEP it is an outage.
+SILENT = frozenset({UNREACHABLE, NO_ANSWER, MISCONFIGURED})
 
-BATCH = 100  # instances that are asked at once
-CALL_SECONDS = 6.0
-BATCH_SECONDS = 2 * CALL_SECONDS  # of two calls, one after the other
-RUN_SECONDS = 20.0
-LEASE = timedelta(seconds=30)  # longer than a run; a process that dies in one delays the next by so much
-
-UNUSABLE = "unusable"
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """An instance to be checked, as it was when the check began."""
-
-    instance: Instance
-    provider: Provider
-    account: Account
-
-
-Subjects = Mapping[int, _Subject]  # by instance id
-Check = Callable[[Subjects, datetime], Mapping[str, int]]  # counts what came of them
+CHECK_SECONDS = 300.0  # for all instances
 
 
 def recheck(*, now: datetime) -> dict[str, int]:
     """Asks the provider about instances that have been degraded or connecting for a while. Returns counts."""
     doubtful = Q(status__in=DOUBTFUL, status_changed_at__lte=now - RECHECK_AFTER)
-    return _in_batches("state_checked_at", doubtful, _recheck, now)
+    return asking.in_batches("state_checked_at", doubtful & ~outages.waits_for_restart(), _recheck, now)
 
 
 def keep_hooks(*, now: datetime) -> dict[str, int]:
     """Sets the webhook configuration again where it drifted (Evolution loses it on restarts). Returns counts."""
     servers.take_from_settings()
-    present = Q(status__in=[InstanceStatus.OPEN, InstanceStatus.DEGRADED])
-    return _in_batches("hook_checked_at", present, _keep_hooks, now)
+    present = Q(status__in=SHOULD_BE_OPEN)
+    return asking.in_batches("hook_checked_at", present, _keep_hooks, now)
+
+
+def check(*, now: datetime) -> dict[str, int]:
+    """Phase 1: asks for state and presence of every instance that should be open. Returns counts of the answers.
+
+    One that the provider no longer has is closed; one that is not connected is to be restarted at once.
+    """
+    present = Q(status__in=SHOULD_BE_OPEN)
+    return asking.in_batches("health_checked_at", present, _check, now, seconds=CHECK_SECONDS)
 
 
 # --- the state of the connection --------------------------------------------------------------------------
 
 
 def _recheck(subjects: Subjects, now: datetime) -> Mapping[str, int]:
-    states = _states(subjects)
+    states = asking.states(subjects)
     for key, state in states.items():
         instance = subjects[key].instance
         if state == "open" and instance.status in DOUBTFUL:
-            _move(instance, status.OPEN, "rechecked", now)
+            move(instance, status.OPEN, "rechecked", now)
         if state in GONE and instance.status == InstanceStatus.DEGRADED:
-            _move(instance, status.CLOSED, state, now)
+            move(instance, status.CLOSED, state, now)
     return Counter(states.values())
 
 
-def _move(instance: Instance, to: str, reason: str, now: datetime) -> None:
-    """Unless it is no longer as it was when the provider was asked."""
-    status.move(
+def _check(subjects: Subjects, now: datetime) -> Mapping[str, int]:
+    states = asking.states(subjects)
+    for key, state in states.items():
+        if state in LOST:
+            _lose(subjects[key].instance, state, now)
+        elif state in SILENT:
+            again = now + settings.HEALTHCHECK_SLEEP
+            outages.doubt(instance_id=key, reason=state, at=now, recheck_at=again)
+    return Counter(states.values())
+
+
+def _lose(instance: Instance, state: str, now: datetime) -> None:
+    """Closes the gate, and makes the first restart due now: at this check nobody needs patience any more."""
+    with transaction.atomic():
+        move(instance, LOST[state], state, now)
+        outages.hasten(instance_id=instance.pk, at=now)
+
+
+def move(instance: Instance, to: str, reason: str, now: datetime) -> bool:
+    """Moves an instance, unless it is no longer as it was when the provider was asked."""
+    return status.move(
         instance_id=instance.pk,
         to=to,
         at=now,
@@ -93,22 +111,11 @@ def _move(instance: Instance, to: str, reason: str, now: datetime) -> None:
     )
 
 
-def _states(subjects: Subjects) -> dict[int, str]:
-    """The provider's words for the connections; "open" only where a presence update showed that it is alive."""
-    states = _ask({key: each.provider.state(each.account) for key, each in subjects.items()})
-    said_open = [subjects[key] for key, state in states.items() if state == "open"]
-    proofs = _ask({each.instance.pk: each.provider.presence(each.account) for each in said_open})
-    dead = {key: proof for key, proof in proofs.items() if isinstance(proof, ProviderError)}
-    return {
-        key: word.code if isinstance(word, ProviderError) else word for key, word in (states | dead).items()
-    }
-
-
 # --- the webhook ------------------------------------------------------------------------------------------
 
 
 def _keep_hooks(subjects: Subjects, now: datetime) -> Mapping[str, int]:
-    found = _ask({key: each.provider.get_hook(each.account) for key, each in subjects.items()})
+    found = asking.ask({key: each.provider.get_hook(each.account) for key, each in subjects.items()})
     known = {key: hook for key, hook in found.items() if not isinstance(hook, ProviderError)}
     wrong = [key for key, hook in known.items() if not hooks.is_right(subjects[key].instance, hook)]
     repaired = _repair([subjects[key] for key in wrong])
@@ -119,56 +126,10 @@ def _keep_hooks(subjects: Subjects, now: datetime) -> Mapping[str, int]:
     return {"kept": kept, "repaired": len(repaired), "unknown": len(subjects) - kept - len(repaired)}
 
 
-def _repair(wrong: Iterable[_Subject]) -> list[int]:
+def _repair(wrong: Iterable[Subject]) -> list[int]:
     """The ids of those whose webhook could be set."""
     calls = {
         each.instance.pk: each.provider.set_hook(each.account, hooks.config_of(each.instance))
         for each in wrong
     }
-    return [key for key, result in _ask(calls).items() if not isinstance(result, ProviderError)]
-
-
-# --- many at once -----------------------------------------------------------------------------------------
-
-
-def _in_batches(stamp: str, which: Q, check: Check, now: datetime) -> dict[str, int]:
-    """Checks instances until all are, or the time is up. `stamp` is the column with the time of the last check."""
-    counts: Counter[str] = Counter()
-    with lease(f"instances.{stamp}", lasts=LEASE) as ours:
-        ends = time.monotonic() + RUN_SECONDS
-        while ours and time.monotonic() + BATCH_SECONDS <= ends:
-            taken = _take(stamp, which, now)
-            if not taken:
-                break
-            subjects = {key: subject for key in taken if (subject := _subject(key))}
-            counts.update(check(subjects, now))
-            counts[UNUSABLE] += len(taken) - len(subjects)
-    return {word: count for word, count in counts.items() if count}
-
-
-def _take(stamp: str, which: Q, now: datetime) -> list[int]:
-    """The ids of those to be checked next, marked as checked: one that cannot be does not come before the others."""
-    waiting = Instance.objects.filter(which).filter(Q((stamp, None)) | Q((f"{stamp}__lt", now)))
-    oldest_first = waiting.order_by(F(stamp).asc(nulls_first=True), "pk")
-    with transaction.atomic():
-        locked = oldest_first.select_for_update(no_key=True, skip_locked=True)
-        ids = list(locked.values_list("pk", flat=True)[:BATCH])
-        Instance.objects.filter(pk__in=ids).update(**{stamp: now})
-    return ids
-
-
-def _subject(instance_id: int) -> _Subject | None:
-    """None, and a line in the log, for a secret that cannot be read or a provider that is gone."""
-    try:
-        instance = Instance.objects.select_related("server").get(pk=instance_id)
-        return _Subject(instance, provider_for(instance), instance.account())
-    except DatabaseError:
-        raise
-    except Exception:
-        log.exception("instance.unusable", instance_id=instance_id)
-        return None
-
-
-def _ask(calls: Mapping[int, Call[T]]) -> dict[int, T | ProviderError]:
-    results = perform_all(list(calls.values()), within=CALL_SECONDS)
-    return dict(zip(calls, results, strict=True))
+    return [key for key, result in asking.ask(calls).items() if not isinstance(result, ProviderError)]

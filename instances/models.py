@@ -238,6 +238,44 @@ class DefaultInstance(models.Model):
         return f"{self.project} → {self.instance}"
 
 
+class Outage(models.Model):
+    """A time in which an instance does not deliver, and what is to be done about it next, and when.
+
+    Only instances/outages.py and health.py write it. While it is open, one row is what makes the alert one.
+    """
+
+    class Kind(models.TextChoices):
+        DOWN = "down", _("Not connected")
+        NOT_DELIVERING = "not_delivering", _("Not delivering")
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="outages", db_index=False)
+    kind = models.CharField(_("kind"), max_length=16, choices=Kind.choices)
+    reason = models.CharField(_("reason"), max_length=200, blank=True)
+    began_at = models.DateTimeField(_("began"))
+    restart_at = models.DateTimeField(_("restart due"), null=True)
+    restarted_at = models.DateTimeField(_("restarted"), null=True)
+    restarts = models.PositiveIntegerField(_("restarts"), default=0)
+    recheck_at = models.DateTimeField(_("recheck due"), null=True)
+    alerted_at = models.DateTimeField(_("alerted"), null=True)
+    ended_at = models.DateTimeField(_("ended"), null=True)
+
+    class Meta:
+        verbose_name = _("outage")
+        verbose_name_plural = _("outages")
+        indexes = [models.Index("instance", models.F("id").desc(), name="outage_list")]
+        constraints = [
+            models.UniqueConstraint(  # also what finds the open ones: there are few
+                "instance", "kind", name="outage_open_once", condition=models.Q(ended_at__isnull=True)
+            ),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=["down", "not_delivering"]), name="outage_kind_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.began_at:%Y-%m-%d %H:%M}"
+
+
 class InstanceEvent(models.Model):
     """A change of an instance's connection: what an operator reads to see what happened."""
 

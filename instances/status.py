@@ -17,6 +17,7 @@ from typing import Any
 from django.db import transaction
 
 from accounts import events
+from instances import outages
 from instances.models import Instance, InstanceEvent, InstanceStatus
 from pilot.celery import queues_changed, wake_on_commit
 
@@ -71,6 +72,9 @@ def move(
         note(
             instance_id=instance_id, kind=to, at=at, detail={"from": old, "reason": reason, **(detail or {})}
         )
+        if to in (CLOSED, DEGRADED):
+            connected = old in (OPEN, DEGRADED)
+            outages.lost(instance_id=instance_id, to=to, reason=reason, at=at, was_connected=connected)
         transaction.on_commit(queues_changed, robust=True)
         if to == OPEN:
             wake_on_commit(instance_id)

@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.utils import timezone
 
-from instances import health
+from instances import following, health
 
 
 @shared_task(name="instances.recheck")
@@ -20,3 +20,15 @@ def recheck(**_kwargs: Any) -> dict[str, int]:
 def keep_hooks(**_kwargs: Any) -> dict[str, int]:
     """Every 5 min: repairs webhook configurations that drifted."""
     return health.keep_hooks(now=timezone.now())
+
+
+@shared_task(name="instances.check")
+def check(**_kwargs: Any) -> dict[str, int]:
+    """Every 10 min, phase 1 of the health check: asks about every instance that should be open."""
+    return health.check(now=timezone.now())
+
+
+@shared_task(name="instances.follow")
+def follow(**_kwargs: Any) -> dict[str, int]:
+    """Every 15 s, phases 2 and 3: restarts what is down, asks again later, and alerts."""
+    return following.follow(now=timezone.now())

@@ -331,7 +331,7 @@ WITH news AS (
         provider_message_id = coalesce(nullif(m.provider_message_id, ''), nullif(news.provider_message_id, '')),
         recipient_id = coalesce(nullif(news.recipient_id, ''), m.recipient_id),
         lease_token = NULL, lease_until = NULL,
-        next_attempt_at = NULL, held_by = '', failed_at = NULL, failure_code = '', failure_detail = ''
+        next_attempt_at = news.at + %s, held_by = '', failed_at = NULL, failure_code = '', failure_detail = ''
     FROM held JOIN news USING (id)
     WHERE m.id = held.id AND m.status = 'sending' AND m.lease_token = news.lease_token
     RETURNING m.id, m.tenant_id, news.at, news.lease_token
@@ -352,5 +352,6 @@ def _submit(moves: Sequence[Move]) -> Moved:
         (move.message_id, move.lease_token, move.at, move.provider_message_id, move.recipient_id)
         for move in moves
     ]
-    rows = sql.fetch(_SUBMIT, [list(column) for column in zip(*news, strict=True)])
+    columns = [list(column) for column in zip(*news, strict=True)]
+    rows = sql.fetch(_SUBMIT, [*columns, settings.ACK_POLL_AFTER])
     return Moved(frozenset(row[0] for row in rows), frozenset(row[1] for row in rows))

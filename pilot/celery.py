@@ -81,6 +81,16 @@ app.conf.beat_schedule = {
         "schedule": 30.0,
         "options": {"queue": "health", "expires": 25},
     },
+    "check-instances": {
+        "task": "instances.check",
+        "schedule": 600.0,
+        "options": {"queue": "health", "expires": 550},
+    },
+    "follow-outages": {
+        "task": "instances.follow",
+        "schedule": 15.0,
+        "options": {"queue": "health", "expires": 14},
+    },
     "keep-hooks": {
         "task": "instances.keep_hooks",
         "schedule": 300.0,

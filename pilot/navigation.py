@@ -55,6 +55,7 @@ ADMINISTRATION = {
                 "items": [
                     _link(_("Instances"), "smartphone", "instances_instance"),
                     _link(_("Servers"), "dns", "instances_evolutionserver"),
+                    _link(_("Outages"), "power_off", "instances_outage"),
                     _link(_("Connection events"), "history", "instances_instanceevent"),
                     _link(_("Inbound calls"), "webhook", "webhooks_inboundcall"),
                 ],

@@ -83,6 +83,8 @@ OUTBOUND_PORTS = env.ports("OUTBOUND_PORTS", "80,443,8080,8443")
 
 # --- receipts and the health of instances: docs/operating.md says what each is for --------------------------
 
+HEALTHCHECK_SLEEP = timedelta(milliseconds=env.integer("HEALTHCHECK_SLEEP_MS", 120_000))
+HEALTHCHECK_RESTARTS_AT_ONCE = env.integer("HEALTHCHECK_RESTARTS_AT_ONCE", 10, least=1, most=100)
 ACK_POLL_AFTER = timedelta(seconds=env.integer("ACK_POLL_AFTER_SECONDS", 60, least=1))
 ACK_POLL_FOR = timedelta(hours=env.integer("ACK_POLL_FOR_HOURS", 24, least=1))
 

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from instances import connecting, health, status
+from instances import asking, connecting, health, status
 from instances.models import EvolutionServer, Instance, InstanceEvent, InstanceStatus
 from instances.providers.evolution import Evolution
 from pilot.leases import lease
@@ -83,12 +83,12 @@ def test_leaves_an_instance_alone_that_failed_just_now(instance: Instance) -> No
 def test_does_not_open_what_was_unlinked_while_it_asked(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unlinked_meanwhile(subjects: health.Subjects) -> dict[int, str]:
+    def unlinked_meanwhile(subjects: asking.Subjects) -> dict[int, str]:
         received = timezone.now() - timedelta(minutes=2)  # by a webhook call that is applied only now
         status.move(instance_id=instance.pk, to="closed", at=received, reason="logged_out")
         return dict.fromkeys(subjects, "open")
 
-    monkeypatch.setattr(health, "_states", unlinked_meanwhile)
+    monkeypatch.setattr(asking, "states", unlinked_meanwhile)
 
     health.recheck(now=timezone.now())
 
@@ -100,12 +100,12 @@ def test_does_not_open_what_was_unlinked_and_is_being_paired_again(
 ) -> None:
     doubtful(instance, InstanceStatus.CONNECTING)
 
-    def paired_meanwhile(subjects: health.Subjects) -> dict[int, str]:
+    def paired_meanwhile(subjects: asking.Subjects) -> dict[int, str]:
         for to in ("closed", "connecting"):
             status.move(instance_id=instance.pk, to=to, at=timezone.now())
         return dict.fromkeys(subjects, "open")
 
-    monkeypatch.setattr(health, "_states", paired_meanwhile)
+    monkeypatch.setattr(asking, "states", paired_meanwhile)
 
     health.recheck(now=timezone.now())
 
@@ -178,8 +178,8 @@ def test_repairs_a_webhook_configuration_that_was_wiped(sandbox: Emulator, insta
 @pytest.fixture
 def hung(peer: Callable[[Behaviour], Peer], monkeypatch: pytest.MonkeyPatch) -> Peer:
     """A server that takes requests and says nothing. Nobody waits long for it here."""
-    monkeypatch.setattr(health, "CALL_SECONDS", 0.3)
-    monkeypatch.setattr(health, "BATCH_SECONDS", 0.6)
+    monkeypatch.setattr(asking, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(asking, "BATCH_SECONDS", 0.6)
     return peer(behaviours.hang)
 
 
@@ -205,8 +205,8 @@ def test_asks_many_at_once(hung: Peer, check: Callable[..., dict[str, int]]) -> 
 def test_ends_in_time_and_goes_on_with_the_others_the_next_time(
     hung: Peer, monkeypatch: pytest.MonkeyPatch, check: Callable[..., dict[str, int]]
 ) -> None:
-    monkeypatch.setattr(health, "BATCH", 2)
-    monkeypatch.setattr(health, "RUN_SECONDS", 0.7)  # enough for one batch that gets no answer
+    monkeypatch.setattr(asking, "BATCH", 2)
+    monkeypatch.setattr(asking, "RUN_SECONDS", 0.7)  # enough for one batch that gets no answer
     degraded(5, server=make_server(url=hung.url))
 
     checked = [sum(check(now=NOW + timedelta(minutes=minute)).values()) for minute in range(4)]

@@ -21,7 +21,15 @@ from django.urls import reverse
 from accounts import audit, events
 from accounts.models import ApiKey, AuditEntry, Membership, User
 from billing.models import Usage
-from instances.models import Breaker, DefaultInstance, EvolutionServer, InstanceEvent, InstanceHour, Vitals
+from instances.models import (
+    Breaker,
+    DefaultInstance,
+    EvolutionServer,
+    InstanceEvent,
+    InstanceHour,
+    Outage,
+    Vitals,
+)
 from messaging.models import (
     Contact,
     IdempotencyKey,
@@ -114,6 +122,7 @@ def _one_of_each(number: int) -> None:
     UnknownPolicy.objects.create(tenant=tenant)
     Breaker.objects.create(server=instance.server)
     Vitals.objects.create(instance=instance)
+    Outage.objects.create(instance=instance, kind="down", began_at=NOW)
     InboundCall.objects.create(instance=instance, event="messages.upsert", body=b'{"apikey": "instance-key"}')
     Usage.objects.create(tenant=tenant, project=project, environment="live", month=NOW.date(), slot=0)
     Group.objects.create(name=f"group {number}")

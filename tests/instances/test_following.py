@@ -1,0 +1,388 @@
+"""The three phases of the health check, against the sandbox: find, restart, ask again and alert once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from instances import asking, connecting, following, health, outages, status
+from instances.models import EvolutionServer, Instance, InstanceEvent, InstanceStatus, Outage, Vitals
+from instances.providers.base import Call, ConnectionEvent
+from pilot.leases import lease
+from pilot.models import Alert
+from tests.factories import NOW, make_instance, make_server, make_tenant
+from tests.providers import peer as behaviours
+from tests.providers.peer import Behaviour, Peer
+from tests.sandbox.emulator import Emulator, eventually
+from tests.sandboxes import server_of
+
+pytestmark = pytest.mark.django_db
+
+MINUTE = timedelta(minutes=1)
+SLEEP = 2 * MINUTE
+
+
+@pytest.fixture
+def start() -> datetime:
+    return timezone.now()
+
+
+@pytest.fixture
+def instance(sandbox: Emulator, settings: Any, start: datetime) -> Instance:
+    """Open in the sandbox and with us, for an hour."""
+    settings.EVOLUTION_URL = ""
+    server_of(sandbox)
+    instance = connecting.create(tenant=make_tenant(), name="loja", now=start)
+    sandbox.do(instance.provider_name, "pair")
+    Instance.objects.filter(pk=instance.pk).update(
+        status=InstanceStatus.OPEN, status_changed_at=start - timedelta(hours=1)
+    )
+    return instance
+
+
+def status_of(instance: Instance) -> str:
+    return Instance.objects.get(pk=instance.pk).status
+
+
+def restarts(sandbox: Emulator) -> int:
+    return sum(entry["op"] == "instance/restart" for entry in sandbox.requests())
+
+
+def open_outages() -> list[str]:
+    return list(Outage.objects.filter(ended_at=None).values_list("kind", flat=True))
+
+
+def alerts() -> list[tuple[str, bool]]:
+    """Every alert there was: its kind, and whether it is over."""
+    rows = Alert.objects.order_by("id").values_list("kind", "recovered_at")
+    return [(kind, recovered_at is not None) for kind, recovered_at in rows]
+
+
+def an_hour(start: datetime) -> None:
+    """What beat does in an hour, in longer steps."""
+    for minute in range(0, 60, 1):
+        now = start + minute * MINUTE
+        if minute % 10 == 0:
+            health.check(now=now)
+        health.recheck(now=now)
+        following.follow(now=now)
+
+
+# --- the four cases ---------------------------------------------------------------------------------------
+
+
+def test_leaves_a_healthy_instance_alone(sandbox: Emulator, instance: Instance, start: datetime) -> None:
+    an_hour(start)
+
+    assert status_of(instance) == InstanceStatus.OPEN
+    assert (restarts(sandbox), Outage.objects.count(), alerts()) == (0, 0, [])
+
+
+def test_closes_one_that_the_provider_does_not_know_without_a_restart(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.api.delete(f"/instance/delete/{instance.provider_name}")
+    eventually(lambda: sandbox.state(instance.provider_name) is None)
+
+    assert health.check(now=start) == {"instance_removed": 1}
+    assert status_of(instance) == InstanceStatus.CLOSED
+    an_hour(start)
+
+    assert (restarts(sandbox), alerts()) == (0, [("instance_down", False)])
+    assert Outage.objects.get().reason == "instance_removed"
+
+
+def test_restarts_one_that_dropped_and_alerts_nobody_when_that_helps(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.do(instance.provider_name, "state", state="close")
+
+    assert health.check(now=start) == {"closed": 1}
+    assert status_of(instance) == InstanceStatus.CLOSED
+    assert following.follow(now=start) == {"restarted": 1}
+    eventually(lambda: sandbox.state(instance.provider_name) == "open")
+    assert following.follow(now=start + SLEEP - timedelta(seconds=1)) == {}
+    assert following.follow(now=start + SLEEP) == {"back": 1}
+    assert status_of(instance) == InstanceStatus.OPEN
+    assert following.follow(now=start + SLEEP + MINUTE) == {"ended": 1}
+
+    assert (open_outages(), alerts()) == ([], [])
+
+
+def test_tells_once_of_one_that_stays_down_and_once_that_it_is_back(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.do(instance.provider_name, "disconnect", reason=401)
+
+    an_hour(start)
+    assert alerts() == [("instance_down", False)]
+    assert Alert.objects.get().subject == str(instance.pk)
+    assert Alert.objects.get().tenant_id == instance.tenant_id
+
+    sandbox.do(instance.provider_name, "pair")
+    paired_at = start + 61 * MINUTE
+    connecting.apply_connection(instance=instance, event=ConnectionEvent("open"), now=paired_at)
+    an_hour(paired_at)
+
+    assert (open_outages(), alerts()) == ([], [("instance_down", True)])
+    assert status_of(instance) == InstanceStatus.OPEN
+
+
+def test_restarts_one_whose_socket_is_dead_though_it_says_open(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+
+    health.check(now=start)
+    assert status_of(instance) == InstanceStatus.DEGRADED
+    following.follow(now=start)
+    following.follow(now=start + SLEEP)
+    assert (restarts(sandbox), alerts()) == (1, [("instance_down", False)])
+
+    sandbox.disarm()
+    health.recheck(now=start + 3 * MINUTE)
+    following.follow(now=start + 4 * MINUTE)
+
+    assert alerts() == [("instance_down", True)]
+    assert restarts(sandbox) == 1
+
+
+# --- when what is due ---
+
+
+def test_waits_longer_before_each_restart(sandbox: Emulator, instance: Instance, start: datetime) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+
+    an_hour(start)
+
+    assert restarts(sandbox) == 3  # at once, and after 10 and 20 minutes more
+
+
+def test_does_not_restart_one_that_came_back_meanwhile(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    status.move(instance_id=instance.pk, to="degraded", at=start, reason="instance_disconnected")
+    connecting.apply_connection(
+        instance=instance, event=ConnectionEvent("open"), now=start + timedelta(seconds=9)
+    )
+
+    an_hour(start)
+
+    assert (restarts(sandbox), open_outages(), alerts()) == (0, [], [])
+    assert Outage.objects.count() == 1
+
+
+def test_restarts_one_that_failed_a_send_without_waiting_for_the_next_check(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+    status.move(instance_id=instance.pk, to="degraded", at=start, reason="instance_disconnected")
+
+    assert following.follow(now=start + timedelta(seconds=59)) == {}
+    assert following.follow(now=start + MINUTE) == {"restarted": 1}
+
+
+def test_one_that_is_being_paired_is_not_restarted(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    status.move(instance_id=instance.pk, to="degraded", at=start, reason="instance_disconnected")
+    Instance.objects.filter(pk=instance.pk).update(status="connecting", qr_code="2@abc")
+
+    following.follow(now=start + MINUTE)
+
+    assert restarts(sandbox) == 0
+
+
+def test_comes_and_goes_for_an_hour_and_is_one_outage_and_one_alert(
+    instance: Instance, start: datetime
+) -> None:
+    for second in range(0, 3600, 20):
+        now = start + timedelta(seconds=second)
+        news = ConnectionEvent(*(("closed", "code_440") if second % 40 else ("open",)))
+        connecting.apply_connection(instance=instance, event=news, now=now)
+        following.follow(now=now)
+    assert (Outage.objects.count(), len(alerts())) == (1, 1)
+
+    ends = start + timedelta(hours=2)
+    connecting.apply_connection(instance=instance, event=ConnectionEvent("open"), now=ends)
+    following.follow(now=ends)
+    following.follow(now=ends + MINUTE)
+    following.follow(now=ends + 2 * MINUTE)
+
+    assert (open_outages(), alerts()) == ([], [("instance_down", True)])
+
+
+def test_what_the_tenant_closes_is_no_outage(sandbox: Emulator, instance: Instance, start: datetime) -> None:
+    received = ConnectionEvent("closed", reason="logged_out")  # its webhook is faster than the answer
+    connecting.apply_connection(instance=instance, event=received, now=start)
+
+    connecting.logout(instance=instance, now=start)
+    an_hour(start)
+
+    assert (open_outages(), alerts()) == ([], [])
+
+
+def test_an_alert_of_what_the_tenant_closes_ends(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+    health.check(now=start)
+    following.follow(now=start)
+    following.follow(now=start + SLEEP)
+
+    connecting.remove(instance=instance, now=start + 3 * MINUTE)
+
+    assert (open_outages(), alerts()) == ([], [("instance_down", True)])
+
+
+def test_one_whose_phone_was_unlinked_is_told_of_without_a_restart(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.do(instance.provider_name, "disconnect", reason=401)
+    unlinked = ConnectionEvent("closed", reason="logged_out")
+    connecting.apply_connection(instance=instance, event=unlinked, now=start)
+
+    an_hour(start)
+
+    assert (restarts(sandbox), alerts()) == (0, [("instance_down", False)])
+
+
+# --- servers that fail ---
+
+
+def test_a_server_that_is_silent_once_is_no_outage(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    EvolutionServer.objects.update(url="http://127.0.0.1:9")
+    assert health.check(now=start) == {"provider_unreachable": 1}
+    EvolutionServer.objects.update(url=sandbox.url)
+
+    assert status_of(instance) == InstanceStatus.OPEN
+    assert following.follow(now=start + SLEEP) == {"back": 1}
+    assert following.follow(now=start + SLEEP + MINUTE) == {"ended": 1}
+    assert (restarts(sandbox), alerts()) == (0, [])
+
+
+def test_a_server_that_stays_silent_is_told_of_once_and_its_return_too(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    EvolutionServer.objects.update(url="http://127.0.0.1:9")
+    an_hour(start)
+    assert (status_of(instance), alerts()) == ("degraded", [("instance_down", False)])
+
+    EvolutionServer.objects.update(url=sandbox.url)
+    an_hour(start + timedelta(hours=1))
+    assert (status_of(instance), alerts()) == ("open", [("instance_down", True)])
+
+
+# --- many at once ---
+
+
+def down(count: int, **fields: Any) -> list[Instance]:
+    """Instances whose restart is due."""
+    made = [make_instance(**fields) for _ in range(count)]
+    for instance in made:
+        status.move(instance_id=instance.pk, to="degraded", at=NOW - MINUTE, reason="instance_disconnected")
+    return made
+
+
+def test_restarts_so_many_at_once_and_no_more(
+    peer: Callable[[Behaviour], Peer], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.HEALTHCHECK_RESTARTS_AT_ONCE = 3
+    server = peer(behaviours.answer(b'{"instance": {"state": "open"}}'))
+    down(7, server=make_server(url=server.url))
+    sizes = []
+
+    def counted(calls: Mapping[int, Call[Any]]) -> Any:
+        sizes.append(len(calls))
+        return ask(calls)
+
+    ask = asking.ask
+    monkeypatch.setattr(asking, "ask", counted)
+
+    assert following.follow(now=NOW) == {"restarted": 7}
+    assert [size for size in sizes if size] == [3, 3, 1]
+    assert len(server.requests) == 7
+
+
+def test_follows_in_one_process_at_a_time() -> None:
+    down(1)
+
+    with lease("instances.outages", lasts=MINUTE):
+        assert following.follow(now=NOW) == {}
+    assert sum(following.follow(now=NOW).values()) == 1
+
+
+def test_a_process_that_dies_while_it_restarts_leaves_the_rest_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    down(1)
+    monkeypatch.setattr(following, "_restart", dies)
+    with pytest.raises(Dead):
+        following.follow(now=NOW)
+
+    assert following.follow(now=NOW + SLEEP) == {"down": 1}
+    assert alerts() == [("instance_down", False)]
+
+
+def test_a_process_that_dies_while_it_asks_again_leaves_it_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    down(1)
+    following.follow(now=NOW)
+    with monkeypatch.context() as dying:
+        dying.setattr(following, "_judge", dies)
+        with pytest.raises(Dead):
+            following.follow(now=NOW + SLEEP)
+
+    assert following.follow(now=NOW + SLEEP + MINUTE) == {"down": 1}
+    assert alerts() == [("instance_down", False)]
+
+
+class Dead(BaseException):
+    """The end of a process, as a test sees it."""
+
+
+def dies(*_args: Any) -> None:
+    raise Dead
+
+
+def test_one_in_trouble_does_not_keep_the_others_from_being_followed() -> None:
+    bad, _good = down(2)
+    Instance.objects.filter(pk=bad.pk).update(provider="vanished")
+
+    assert following.follow(now=NOW) == {"not_restarted": 1}
+
+
+# --- one that does not deliver ---
+
+
+def test_one_that_does_not_deliver_is_over_when_a_receipt_comes_after_the_restart(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    status.move(instance_id=instance.pk, to="degraded", at=start, reason="acks_missing")
+    outages.suspect(instance_id=instance.pk, reason="acks_missing", at=start)
+    assert open_outages() == ["not_delivering"]
+
+    health.recheck(now=start + MINUTE)
+    assert status_of(instance) == InstanceStatus.DEGRADED  # drained until it is restarted
+    assert following.follow(now=start + MINUTE) == {"restarted": 1}
+    eventually(lambda: sandbox.state(instance.provider_name) == "open")
+    assert following.follow(now=start + 3 * MINUTE) == {"back": 1}
+    assert (status_of(instance), open_outages()) == ("open", ["not_delivering"])
+
+    Vitals.objects.create(instance=instance, acknowledged_at=start + 2 * MINUTE)
+    assert following.follow(now=start + 4 * MINUTE) == {"ended": 1}
+
+
+def test_says_in_the_history_that_it_restarted(instance: Instance, start: datetime) -> None:
+    status.move(instance_id=instance.pk, to="degraded", at=start, reason="instance_disconnected")
+    following.follow(now=start + MINUTE)
+
+    restarted = InstanceEvent.objects.get(instance=instance, kind="restarted")
+    assert restarted.detail == {"reason": "health_check"}
