@@ -160,6 +160,17 @@ def start(task: str, *, queue: str, **kwargs: Any) -> bool:
     return True
 
 
+def wake_webhooks() -> None:
+    """Says that webhook deliveries wait: at most one token waits in their queue. Senders look by themselves, too."""
+    if time.monotonic() < _down_until:
+        return
+    try:
+        if not redis().llen(broker_key("webhooks")):
+            _publish("webhooks.send", "webhooks")
+    except UNREACHABLE as error:
+        _note_down(error)
+
+
 def queues_changed() -> None:
     """Hints to all workers that instances opened or closed. The worker's own round is the truth."""
     if time.monotonic() < _down_until:

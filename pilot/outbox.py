@@ -45,7 +45,7 @@ def number(model: type[EventRow]) -> int:
     """Gives the next positions to at most 500 events that have none. Returns how many. One relay at a time."""
     table = connection.ops.quote_name(model._meta.db_table)
     with transaction.atomic(), connection.cursor() as cursor:
-        place = _place(_numbered_name(model))
+        place = locked_place(_numbered_name(model))
         cursor.execute(
             f"UPDATE {table} e SET position = %s + fresh.rank FROM ("
             f"  SELECT id, row_number() OVER (ORDER BY id) AS rank FROM ("
@@ -99,6 +99,7 @@ def _numbered_name(model: type[EventRow]) -> str:
     return f"{model._meta.label_lower}.numbered"
 
 
-def _place(name: str) -> StreamPlace:
+def locked_place(name: str) -> StreamPlace:
+    """The place of a reader, for nobody else until the transaction ends."""
     StreamPlace.objects.get_or_create(pk=name)
     return StreamPlace.objects.select_for_update().get(pk=name)

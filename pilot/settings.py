@@ -115,6 +115,17 @@ RETENTION_DAYS = {
     }.items()
 }
 
+# --- customers' webhooks ----------------------------------------------------------------------------------
+
+WEBHOOKS_IN_FLIGHT = env.integer("WEBHOOKS_IN_FLIGHT", 300, least=1)  # per worker process
+WEBHOOK_TIMEOUT_SECONDS = env.integer("WEBHOOK_TIMEOUT_SECONDS", 15, least=1, most=60)
+# How long to wait after each attempt that failed; after the last one a delivery has failed.
+WEBHOOK_RETRIES = [timedelta(seconds=seconds) for seconds in (5, 300, 1800, 7200, 18_000, 36_000, 36_000)]
+WEBHOOK_DISABLED_AFTER = timedelta(hours=env.integer("WEBHOOK_DISABLED_AFTER_HOURS", 24, least=1))
+# How long an endpoint that does not answer is left alone: at first, doubled each time, and at most.
+WEBHOOK_SHORTEST_PAUSE = timedelta(seconds=15)
+WEBHOOK_LONGEST_PAUSE = timedelta(minutes=5)
+
 # --- storage ----------------------------------------------------------------------------------------------
 
 DATABASES = {

@@ -7,7 +7,7 @@ statement as a literal: a plan made for a parameter cannot use the index.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Model
 
 
-def fetch(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def fetch(statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
     """The rows that a statement gives. Raises Django's database errors."""
     with _cursor() as cursor, connection.wrap_database_errors:
         return cursor.execute(statement, values, prepare=True).fetchall()

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, bootsteps
-from celery.signals import worker_shutting_down
+from celery.signals import worker_ready, worker_shutting_down
 from celery.worker.control import control_command
 from django.conf import settings
 from django.db import close_old_connections
@@ -19,10 +19,11 @@ from instances.models import Instance, InstanceStatus
 from messaging.dispatching import shared_dispatcher
 from pilot import maintenance
 from pilot.celery import queue_for
+from webhooks.sending import shared_sender
 
 log = structlog.get_logger(__name__)
 
-FIXED_QUEUES = ("control", "beat", "health")
+FIXED_QUEUES = ("control", "beat", "health", "webhooks")
 HEARTBEAT_SECONDS = 10.0
 STUCK_SECONDS = settings.SEND_TIMEOUT_SECONDS + 30.0
 STOP_SECONDS = settings.SEND_TIMEOUT_SECONDS + 10.0
@@ -31,9 +32,10 @@ _refresh = threading.Event()
 
 
 def install(app: Celery) -> None:
-    """Adds the consumer steps and hooks the dispatcher to the worker's life."""
+    """Adds the consumer steps and hooks our own loops to the worker's life."""
     app.steps["consumer"].add(InstanceQueues)
-    worker_shutting_down.connect(_stop_dispatcher, weak=False)
+    worker_ready.connect(_start_sender, weak=False)
+    worker_shutting_down.connect(_stop_loops, weak=False)
     worker_shutting_down.connect(_stop_maintenance, weak=False)
 
 
@@ -144,10 +146,15 @@ def queues_changed(state: Any) -> dict[str, str]:
     return {"ok": "refreshing"}
 
 
-def _stop_dispatcher(**_kwargs: Any) -> None:
-    """Runs in a signal handler, so it only starts the stopping; the process waits for that thread at its end."""
-    stop = shared_dispatcher().stop
-    threading.Thread(target=stop, kwargs={"timeout": STOP_SECONDS}, name="dispatcher-stop").start()
+def _start_sender(**_kwargs: Any) -> None:
+    """At once, and not with the first wake-up: it finds by itself what waits, also while Redis is away."""
+    shared_sender()
+
+
+def _stop_loops(**_kwargs: Any) -> None:
+    """Runs in a signal handler, so it only starts the stopping; the process waits for these threads at its end."""
+    for loop in (shared_dispatcher(), shared_sender()):
+        threading.Thread(target=loop.stop, kwargs={"timeout": STOP_SECONDS}, name="loop-stop").start()
 
 
 def _stop_maintenance(**_kwargs: Any) -> None:

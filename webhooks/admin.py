@@ -1,4 +1,4 @@
-"""Administration of the calls that providers made to us."""
+"""Administration of the calls that providers made to us, and of what customers are told. Secrets are never shown."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from accounts.admin import OF_TENANT
 from instances.admin import OF_INSTANCE
 from pilot.admin import RecordAdmin
-from webhooks.models import InboundCall
+from webhooks.models import InboundCall, WebhookDelivery, WebhookEndpoint, WebhookEvent, WebhookReplay
 
 # Evolution API puts the key of the instance into every event.
 SECRET = frozenset({"apikey", "api_key", "token", "authorization"})
@@ -55,3 +56,68 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, list):
         return [_redacted(item) for item in value]
     return value
+
+
+@admin.register(WebhookEndpoint)
+class WebhookEndpointAdmin(RecordAdmin):
+    list_display = (
+        "url",
+        "tenant",
+        "environment",
+        "description",
+        "failing_since",
+        "disabled_at",
+        "disabled_by",
+    )
+    list_filter = ("environment", "disabled_by", ("failing_since", admin.EmptyFieldListFilter), OF_TENANT)
+    list_select_related = ("tenant",)
+    search_fields = ("url", "description", "=id")
+    ordering = ("-id",)
+    exclude = ("headers", "secrets")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookEndpoint]:
+        return super().get_queryset(request).defer("headers", "secrets")
+
+
+@admin.register(WebhookEvent)
+class WebhookEventAdmin(RecordAdmin):
+    list_display = ("name", "type", "tenant", "environment", "at")
+    list_filter = ("type", "environment", OF_TENANT)
+    list_select_related = ("tenant",)
+    search_fields = ("=name", "=subject")
+    ordering = ("-id",)
+
+
+class OfEndpointAdmin(RecordAdmin):
+    """Rows of an endpoint, without its secrets."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.select_related("endpoint").defer("endpoint__headers", "endpoint__secrets")
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(OfEndpointAdmin):
+    list_display = (
+        "id",
+        "event",
+        "endpoint",
+        "status",
+        "attempts",
+        "last_status_code",
+        "last_error",
+        "next_attempt_at",
+    )
+    list_filter = ("status",)
+    search_fields = ("=event__name", "=endpoint__id")
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookDelivery]:
+        return super().get_queryset(request).select_related("event")
+
+
+@admin.register(WebhookReplay)
+class WebhookReplayAdmin(OfEndpointAdmin):
+    list_display = ("id", "endpoint", "since", "until", "everything", "replayed", "finished_at")
+    search_fields = ("=endpoint__id",)
+    ordering = ("-id",)

@@ -54,7 +54,8 @@ from pilot.models import (
 )
 from tests import factories
 from tests.factories import NOW
-from webhooks.models import InboundCall
+from tests.webhooks.tellings import make_endpoint
+from webhooks.models import InboundCall, WebhookDelivery, WebhookEvent, WebhookReplay
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +74,7 @@ MADE_BY_PEOPLE = {
     "messaging.Contact",
     "messaging.UnknownPolicy",
 }
-SECRETS = ("global-key", "hook-", "instance-key")
+SECRETS = ("global-key", "hook-", "instance-key", "whsec_")
 
 
 @pytest.fixture
@@ -124,6 +125,10 @@ def _one_of_each(number: int) -> None:
     Vitals.objects.create(instance=instance)
     Outage.objects.create(instance=instance, kind="down", began_at=NOW)
     InboundCall.objects.create(instance=instance, event="messages.upsert", body=b'{"apikey": "instance-key"}')
+    endpoint = make_endpoint(tenant, headers={"X-Key": "instance-key"})
+    event = WebhookEvent.objects.create(name=f"evt_{number}", type="message.read", tenant=tenant, at=NOW)
+    WebhookDelivery.objects.create(endpoint=endpoint, event=event, created_at=NOW)
+    WebhookReplay.objects.create(endpoint=endpoint, since=NOW, until=NOW)
     Usage.objects.create(tenant=tenant, project=project, environment="live", month=NOW.date(), slot=0)
     Group.objects.create(name=f"group {number}")
     EmailAddress.objects.create(user=user, email=user.email)

@@ -1,4 +1,4 @@
-"""`manage.py consume [loop …]`: applies inbound calls, announces and counts events, until SIGTERM."""
+"""`manage.py consume [loop …]`: applies inbound calls, announces, counts and tells events, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pilot import locks, loops
 from pilot.alerts import delivering
 from pilot.leading import Leadership
 from pilot.vigilance import watch_processes
-from webhooks import applying
+from webhooks import applying, deliveries, fanning
 
 TALLY_SECONDS = 1.0
 ALERTS_SECONDS = 15.0
@@ -78,9 +78,15 @@ def _alerts() -> Callable[[], int]:
     return step
 
 
+def _webhooks() -> Callable[[], int]:
+    """Makes deliveries of what happened, and of what somebody ordered once more."""
+    return lambda: fanning.fan_out() + deliveries.replay(now=timezone.now())
+
+
 LOOPS: Mapping[str, Callable[[], Callable[[], int]]] = {
     "inbound": _inbound,
     "relay": _relay,
     "tally": _tally,
     "alerts": _alerts,
+    "webhooks": _webhooks,
 }
