@@ -80,7 +80,12 @@ class Alert(models.Model):
                 "kind", "subject", name="alert_open_once", condition=models.Q(recovered_at__isnull=True)
             )
         ]
-        indexes = [models.Index("tenant", models.F("id").desc(), name="alert_list")]  # a tenant's page
+        indexes = [
+            models.Index("tenant", models.F("id").desc(), name="alert_list"),  # a tenant's page
+            models.Index(
+                "tenant", name="alert_open", condition=models.Q(recovered_at__isnull=True)
+            ),  # every page
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject}"

@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 import accounts.dashboard
 import instances.api.urls
 import instances.dashboard
+import messaging.alert_pages
 import messaging.api.urls
 import messaging.dashboard
 import messaging.queue_pages
@@ -16,6 +17,7 @@ dashboard = [
     *accounts.dashboard.urlpatterns,
     *instances.dashboard.urlpatterns,
     *messaging.dashboard.urlpatterns,
+    *messaging.alert_pages.urlpatterns,
 ]
 
 api = [

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from pilot import locks
@@ -63,6 +63,12 @@ def recover(
 def open_subjects(kind: KindName) -> set[str]:
     """The subjects of all alerts of this kind that are open."""
     return set(Alert.objects.filter(kind=kind, recovered_at=None).values_list("subject", flat=True))
+
+
+def of_tenant(tenant_id: int) -> QuerySet[Alert]:
+    """The alerts that a tenant is told of, open and past."""
+    told = [name for name, kind in KINDS.items() if "tenant" in kind.told.value]
+    return Alert.objects.filter(tenant_id=tenant_id, kind__in=told)
 
 
 def end_quiet(now: datetime) -> int:

@@ -27,7 +27,7 @@ ASKED = {
     "revoke_key",
     "rotate_key",
 }  # pages that ask first, and act on POST
-POSTED = ASKED | {"act_on_instance", "choose_tenant", "new_instance", "pair_instance"}
+POSTED = ASKED | {"act_on_instance", "alert_settings", "choose_tenant", "new_instance", "pair_instance"}
 MANAGED = POSTED - {"choose_tenant"} | {"audit", "keys"}
 PREFIX = "pilot_live_00000001"
 
@@ -51,6 +51,8 @@ def _url(route: str) -> str:
         "message": ["m1"],
         "message_progress": ["m1"],
         "act_on_instance": ["vendas", "pause"],
+        "alert_settings": [],
+        "alerts": [],
         "audit": [],
         "choose_tenant": [],
         "home": [],
