@@ -18,6 +18,7 @@ from bench.reference import Figures
 from bench.stage import Stage
 
 BUSY_INSTANCES = 50
+BATCH = 1000
 NOWHERE = "http://127.0.0.1:9"  # a provider that nobody calls
 SETTLE_SECONDS, MEASURE_SECONDS = 15, 10
 DRAIN_SECONDS = 600.0
@@ -95,6 +96,48 @@ def _read_wrk(output: str) -> Figures:
         "failed": failed,
         "answered": int(figure(r"(\d+) requests in")) - failed,
     }
+
+
+# --- accept-batch -----------------------------------------------------------------------------------------
+
+
+def accept_batch(stage: Stage, options: argparse.Namespace) -> Figures:
+    """POST /api/messages/batch with 1,000 messages, one client after the other, for `seconds`."""
+    stage.clear()
+    world = rows.make_world(instances=BUSY_INSTANCES, provider_url=NOWHERE)
+    web = stage.web(options.web)
+    with stage.running(web):
+        stage.wait_for_web(web)
+        _warm_up(stage, world)
+        stage.console.status("accept-batch", f"{options.seconds} s")
+        accepted, seconds = _post_batches(stage, world, options.seconds)
+    if rows.count_accepted() < accepted:
+        raise LauncherError("More messages were answered as accepted than are stored and counted.")
+    return {
+        "messages_per_s": round(accepted / seconds, 1),
+        "messages": accepted,
+        "web_processes": options.web,
+    }
+
+
+def _post_batches(stage: Stage, world: rows.World, seconds: float) -> tuple[int, float]:
+    """How many messages were accepted, and within how many seconds."""
+    items = [rows.BODY | {"instance": f"i{number % BUSY_INSTANCES}"} for number in range(BATCH)]
+    headers = {"apikey": world.api_key}
+    accepted, began = 0, time.monotonic()
+    while (took := time.monotonic() - began) < seconds:
+        reply = client.call(
+            stage.addresses.web_port,
+            "POST",
+            "/api/messages/batch",
+            body={"messages": items},
+            headers=headers,
+            timeout=60,
+        )
+        if reply is None or reply.status != 200 or reply.body["refused"]:
+            raise LauncherError(f"A batch was not accepted: {reply}")
+        accepted += BATCH
+    return accepted, took
 
 
 # --- drain ------------------------------------------------------------------------------------------------
@@ -184,6 +227,7 @@ def idle(stage: Stage, options: argparse.Namespace) -> Figures:
 
 MEASUREMENTS: Mapping[str, Callable[[Stage, argparse.Namespace], Figures]] = {
     "accept": accept,
+    "accept-batch": accept_batch,
     "drain": drain,
     "idle": idle,
 }

@@ -73,6 +73,11 @@ def open_until(server_id: int | None) -> datetime | None:
     return value
 
 
+def forget() -> None:
+    """Empties the memory of open_until(), for tests."""
+    _remembered.clear()
+
+
 _remembered: dict[int | None, tuple[float, datetime | None]] = {}
 
 

@@ -84,13 +84,18 @@ class Prepared:
 def submit(order: Order, *, now: datetime) -> Accepted:
     """Accepts a message, or refuses it with a PilotError. Wakes the instance once all is committed.
 
-    The message is due at once and not after its deadline: that of its category (settings.DEADLINES), or
-    `deliver_until` where that is earlier.
+    The message is due at once, or at `scheduled_at`, and not after its deadline: that of its category
+    (settings.DEADLINES), counted from then, or `deliver_until` where that is earlier.
     """
-    [answer] = accept(prepare([order], now=now))
+    [answer] = submit_all([order], now=now)
     if isinstance(answer, PilotError):
         raise answer
     return answer
+
+
+def submit_all(orders: Sequence[Order], *, now: datetime) -> list[Answer]:
+    """The same for many: for each, in their order, what became of it. One that is refused disturbs no other."""
+    return accept(prepare(orders, now=now))
 
 
 def prepare(orders: Sequence[Order], *, now: datetime) -> Prepared:
@@ -110,7 +115,7 @@ def prepare(orders: Sequence[Order], *, now: datetime) -> Prepared:
 def accept(prepared: Prepared) -> list[Answer]:
     """Accepts all drafts, in one statement; what wakes their instances follows the commit.
 
-    Returns for each order, in their order, what became of it: one that is refused disturbs no other.
+    Returns for each order, in their order, what became of it.
     """
     stored = _store(prepared)
     answers = dict(prepared.answers)
@@ -130,7 +135,8 @@ def _store(prepared: Prepared) -> set[str]:
     if not entries:
         return set()
     stored = store(entries)
-    wake_on_commit(*{entry.message.instance_id for entry in entries if entry.message.pk in stored})
+    due = [entry.message for entry in entries if not entry.message.scheduled_at]
+    wake_on_commit(*{message.instance_id for message in due if message.pk in stored})
     return stored
 
 

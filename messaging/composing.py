@@ -43,6 +43,12 @@ class DeadlinePassed(PilotError):
     code = "deadline_passed"
 
 
+class BadSchedule(PilotError):
+    """The wanted time is not in the future, or too far in it."""
+
+    code = "bad_schedule"
+
+
 class WouldBeLate(PilotError):
     """The request asked to be refused when its deadline cannot be met."""
 
@@ -64,10 +70,12 @@ class Submission:
     category: str = Category.UTILITY
     instance: str = ""
     urgent: bool = False
+    scheduled_at: datetime | None = None
     deliver_until: datetime | None = None
     skip_opt_in_validation: bool = False
     refuse_if_late: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +127,7 @@ class _Composer:
             skip=submission.skip_opt_in_validation,
             scopes=key.scopes,
         )
+        scheduled_at = _schedule(submission.scheduled_at, self._now)
         message = Message(
             id=new_id(),
             tenant=key.project.tenant,
@@ -133,8 +142,11 @@ class _Composer:
             variables=submission.variables,
             content=content,
             metadata=submission.metadata,
+            reference=submission.reference,
             created_at=self._now,
-            deliver_until=_deadline(category, submission.deliver_until, self._now),
+            scheduled_at=scheduled_at,
+            next_attempt_at=scheduled_at,
+            deliver_until=_deadline(category, submission.deliver_until, scheduled_at or self._now),
         )
         return Draft(message, self._forecast(message, instance, submission))
 
@@ -153,7 +165,8 @@ class _Composer:
         )
         if submission.refuse_if_late and forecast.late(message.deliver_until):
             raise WouldBeLate(_why_late(forecast), fields={"refuse_if_late": [_("It was not accepted.")]})
-        added[forecasting.queue_of(message)] += 1
+        if not message.scheduled_at:
+            added[forecasting.queue_of(message)] += 1
         message.expected_at = forecast.expected_at
         return forecast
 
@@ -202,13 +215,25 @@ def _content(version: TemplateVersion | None, submission: Submission) -> Mapping
     return content
 
 
-def _deadline(category: str, wanted: datetime | None, now: datetime) -> datetime:
-    latest = now + settings.DEADLINES[category]
+def _schedule(wanted: datetime | None, now: datetime) -> datetime | None:
+    if wanted is None or now < wanted <= now + settings.SCHEDULE_AHEAD:
+        return wanted
+    days = settings.SCHEDULE_AHEAD.days
+    raise BadSchedule(
+        _("The message cannot be scheduled for then."),
+        fields={"scheduled_at": [_("Must be in the future, by at most %(days)s days.") % {"days": days}]},
+    )
+
+
+def _deadline(category: str, wanted: datetime | None, due: datetime) -> datetime:
+    """`due` is when the message may first go out."""
+    latest = due + settings.DEADLINES[category]
     if wanted is None:
         return latest
-    if wanted <= now:
+    if wanted <= due:
         raise DeadlinePassed(
-            _("The deadline has passed."), fields={"deliver_until": [_("Must be in the future.")]}
+            _("The deadline has passed."),
+            fields={"deliver_until": [_("Must be in the future, and after the time it is scheduled for.")]},
         )
     return min(wanted, latest)
 

@@ -73,9 +73,13 @@ def for_new(
 ) -> Forecast:
     """The forecast for a message that is being accepted; it is not in the queue yet.
 
-    `added` counts the messages of the instance that are accepted before it and are not in the queue yet either.
+    `added` counts the messages of the instance that are accepted before it and are not in the queue yet either. Of a
+    scheduled one nobody knows what will be before it: it is expected at its time.
     """
-    groups = [*snapshot(instance.pk), *(Group(*queue, count) for queue, count in (added or {}).items())]
+    groups: list[Group] = []
+    if not message.scheduled_at:
+        own_batch = [Group(*queue, count) for queue, count in (added or {}).items()]
+        groups = [*snapshot(instance.pk), *own_batch]
     own = [
         group for group in groups if group.project_id == message.project_id and group.urgent == message.urgent
     ]

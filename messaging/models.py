@@ -162,9 +162,11 @@ class Message(models.Model):
     variables = models.JSONField(_("variables"), default=dict, blank=True)
     content = models.JSONField(_("content"))
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+    reference = models.CharField(_("reference"), max_length=120, blank=True)
 
     # when
     created_at = models.DateTimeField(_("created"))
+    scheduled_at = models.DateTimeField(_("scheduled for"), null=True, blank=True)
     deliver_until = models.DateTimeField(_("deadline"))
     next_attempt_at = models.DateTimeField(_("next attempt"), null=True, blank=True)  # NULL: ready now
     attempts = models.PositiveSmallIntegerField(_("attempts"), default=0)
@@ -287,6 +289,28 @@ class MessageEvent(EventRow):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.at:%H:%M:%S}"
+
+
+class MessageLabel(models.Model):
+    """What a list of messages may be filtered by: an entry of `metadata`, or, under an empty name, `reference`.
+
+    Rows of their own, because an index on Message would be paid at each change of a message, and this is paid once.
+    """
+
+    message = models.ForeignKey(Message, models.CASCADE, related_name="+")
+    project = models.ForeignKey(
+        Project, models.CASCADE, related_name="+", db_index=False, db_constraint=False
+    )
+    name = models.CharField(max_length=40, blank=True)
+    value = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        verbose_name = _("label")
+        verbose_name_plural = _("labels")
+        indexes = [models.Index(fields=["project", "name", "value", "message"], name="message_label")]
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
 
 
 class ProjectTurn(models.Model):

@@ -17,7 +17,7 @@ from pilot import sql
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message that is due at once, with the `detail` of its first event.
+    """A message that is due at once, or at its `next_attempt_at`, with the `detail` of its first event.
 
     `key` and `digest` are a client's Idempotency-Key and what it stands for; both empty without one.
     """
@@ -45,7 +45,10 @@ _COLUMNS = {
     "variables": "jsonb",
     "content": "jsonb",
     "metadata": "jsonb",
+    "reference": "text",
     "created_at": "timestamptz",
+    "scheduled_at": "timestamptz",
+    "next_attempt_at": "timestamptz",
     "deliver_until": "timestamptz",
     "expected_at": "timestamptz",
 }
@@ -80,6 +83,11 @@ WITH entry AS MATERIALIZED (
     INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
     SELECT id, tenant_id, '{Status.QUEUED.value}', detail, created_at, true FROM message JOIN entry USING (id)
     RETURNING message_id
+), label AS (
+    INSERT INTO messaging_messagelabel (message_id, project_id, name, value)
+    SELECT entry.id, project_id, name, value FROM entry JOIN message USING (id)
+    CROSS JOIN LATERAL (SELECT '', reference WHERE reference <> ''
+                        UNION ALL SELECT * FROM jsonb_each_text(metadata)) AS label (name, value)
 ), usage AS ({metering.counting("entry JOIN event ON event.message_id = entry.id")})
 SELECT message_id FROM event
 """

@@ -47,6 +47,7 @@ DEADLINES = {
     "marketing": timedelta(seconds=env.integer("DEADLINE_MARKETING_SECONDS", 4 * 3600, least=1)),
     "session": timedelta(seconds=env.integer("DEADLINE_SESSION_SECONDS", 24 * 3600, least=1)),
 }
+SCHEDULE_AHEAD = timedelta(days=env.integer("SCHEDULE_AHEAD_DAYS", 30, least=1))
 # No more: a lease that ends, and the look-up after it, must fit into the minute after the deadline.
 SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=30)
 # Longer than typing and the longest provider call together. A send that starts later than this is not made.

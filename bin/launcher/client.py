@@ -26,9 +26,10 @@ def call(
     *,
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT,
 ) -> Reply | None:
     """Ask 127.0.0.1:port; None when nothing answers in time, as while it starts."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = json.dumps(body).encode() if body is not None else None
     try:
         connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})

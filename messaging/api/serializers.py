@@ -17,12 +17,13 @@ from messaging.forecasting import Forecast
 from messaging.kinds import KINDS
 from messaging.models import Category, FailureCode, Message, Status
 from messaging.waiting import explain
-from pilot.api import InstantField, PageFilter, StrictSerializer
+from pilot.api import ErrorBodySerializer, InstantField, PageFilter, StrictSerializer
 
 OWN_CATEGORIES = [Category.UTILITY, Category.MARKETING, Category.OTP]
 OWN_CONTENT = ("text", "title", "footer", "buttons")
 MOST_METADATA = 20
 LONGEST_NAME = 40
+MOST_AT_ONCE = 1000
 
 
 class ButtonSerializer(StrictSerializer):
@@ -153,6 +154,9 @@ class SubmissionSerializer(StrictSerializer):
     urgent = serializers.BooleanField(
         default=False, help_text="Goes ahead of what is not urgent on the same instance."
     )
+    scheduled_at = InstantField(
+        required=False, help_text="Not sent before this moment; its time to be delivered counts from then."
+    )
     deliver_until = InstantField(
         required=False,
         help_text="Not sent after this moment. Can only shorten the time that the category allows.",
@@ -170,6 +174,11 @@ class SubmissionSerializer(StrictSerializer):
     metadata = MetadataField(
         required=False,
         help_text=f"Up to {MOST_METADATA} texts of yours, kept with the message and given back with it.",
+    )
+    reference = serializers.CharField(
+        required=False,
+        max_length=120,
+        help_text="Your own name for the message, such as an order's number. Need not be unique.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -218,9 +227,12 @@ class FailureSerializer(serializers.Serializer[Any]):
                 "delivered_at": None,
                 "read_at": None,
                 "failed_at": None,
+                "cancelled_at": None,
                 "failure": None,
                 "attempts": 0,
                 "provider_message_id": None,
+                "scheduled_at": None,
+                "reference": "order-1042",
                 "metadata": {"order": "1042"},
                 "position": 3,
                 "expected_at": "2026-11-29T12:01:16.000000Z",
@@ -243,6 +255,9 @@ class MessageSerializer(serializers.Serializer[Any]):
     )
     urgent = serializers.BooleanField(help_text="Whether it goes ahead of others.")
     environment = serializers.CharField(help_text="`live` or `test`, as the key that sent it.")
+    scheduled_at = InstantField(
+        allow_null=True, help_text="It is not sent before this moment; null when it was due at once."
+    )
     deliver_until = InstantField(help_text="It is not sent after this moment.")
     created_at = InstantField(help_text="When it was accepted.")
     submitted_at = InstantField(allow_null=True, help_text="When the provider took it over.")
@@ -252,9 +267,11 @@ class MessageSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="When it was read, where the recipient lets that be known."
     )
     failed_at = InstantField(allow_null=True, help_text="When it failed for good.")
+    cancelled_at = InstantField(allow_null=True, help_text="When it was called back before it was sent.")
     failure = serializers.SerializerMethodField(help_text="Why it failed; null unless it did.")
     attempts = serializers.IntegerField(help_text="How often it was handed to the provider.")
     provider_message_id = serializers.CharField(allow_null=True, help_text="Its id at the provider.")
+    reference = serializers.CharField(help_text="Your own name for it; empty when you gave none.")
     metadata = serializers.DictField(child=serializers.CharField(), help_text="What you sent along.")
     position = serializers.SerializerMethodField(
         help_text="Its place in the instance's queue, 1 is next; null in lists and once it is not queued."
@@ -285,21 +302,6 @@ class MessageSerializer(serializers.Serializer[Any]):
         return explain(message, instance=instance, lane=instance.lane, now=timezone.now()) or None
 
 
-# Made once: each instance of a serializer copies all its fields, which costs more than using them. They keep no state.
-SUBMISSION = SubmissionSerializer()
-MESSAGE = MessageSerializer()
-
-
-def shown(message: Message, forecast: Forecast | None = None) -> dict[str, Any]:
-    """A message as the API shows it, with its forecast where there is one."""
-    fields: dict[str, Any] = MESSAGE.to_representation(message)
-    if forecast:
-        expected_at = MESSAGE.fields["expected_at"]
-        fields["position"] = forecast.position
-        fields["expected_at"] = forecast.expected_at and expected_at.to_representation(forecast.expected_at)
-    return fields
-
-
 class MessageFilter(PageFilter):
     """Which messages, newest first."""
 
@@ -307,6 +309,9 @@ class MessageFilter(PageFilter):
     template = serializers.CharField(required=False, help_text="Only those of this template.", max_length=80)
     instance = serializers.CharField(required=False, help_text="Only those of this instance.", max_length=60)
     to = serializers.CharField(required=False, help_text="Only those to this number.", max_length=40)
+    reference = serializers.CharField(
+        required=False, help_text="Only those with this reference.", max_length=120
+    )
     created_after = InstantField(required=False, help_text="Only those accepted at or after this moment.")
     created_before = InstantField(required=False, help_text="Only those accepted before this moment.")
 
@@ -314,6 +319,56 @@ class MessageFilter(PageFilter):
 class MessagePageSerializer(serializers.Serializer[Any]):
     messages = MessageSerializer(many=True, help_text="Newest first.")
     next_cursor = serializers.CharField(allow_null=True, help_text="For the next page; null on the last one.")
+
+
+class BatchSerializer(StrictSerializer):
+    """Messages to send. Each is accepted or refused for itself."""
+
+    messages = serializers.ListField(
+        child=serializers.DictField(),
+        min_length=1,
+        max_length=MOST_AT_ONCE,
+        help_text=f"Up to {MOST_AT_ONCE} messages, each as for `POST /api/messages`.",
+    )
+
+
+class BatchRequestSerializer(serializers.Serializer[Any]):
+    """BatchSerializer, for the schema: says what each message looks like."""
+
+    messages = SubmissionSerializer(many=True, help_text=f"Up to {MOST_AT_ONCE} messages.")
+
+
+class BatchItemSerializer(serializers.Serializer[Any]):
+    """What became of one message of a batch."""
+
+    status = serializers.IntegerField(
+        help_text="The HTTP status that it would have had alone; 202: accepted."
+    )
+    replayed = serializers.BooleanField(help_text="Whether an earlier request had it accepted.")
+    message = MessageSerializer(allow_null=True, help_text="The message; null unless it was accepted.")
+    error = ErrorBodySerializer(allow_null=True, help_text="Why it was refused; null unless it was.")
+
+
+class BatchResultSerializer(serializers.Serializer[Any]):
+    accepted = serializers.IntegerField(help_text="How many were accepted, now or by an earlier request.")
+    refused = serializers.IntegerField(help_text="How many were refused.")
+    results = BatchItemSerializer(many=True, help_text="One for each message, in their order.")
+
+
+class WhySerializer(serializers.Serializer[Any]):
+    """Why a message has not gone out yet."""
+
+    id = serializers.CharField(help_text="The message's id.")
+    status = serializers.ChoiceField(Status.choices, help_text="Where it stands.")
+    why = serializers.CharField(
+        allow_null=True, help_text="One sentence; null when it does not wait any more."
+    )
+    position = serializers.IntegerField(allow_null=True, help_text="Its place in the instance's queue.")
+    expected_at = InstantField(
+        allow_null=True, help_text="When it should go out; null while nobody can know."
+    )
+    deliver_until = InstantField(help_text="Not sent after this moment.")
+    attempts = serializers.IntegerField(help_text="How often it was handed to the provider.")
 
 
 class EventSerializer(serializers.Serializer[Any]):
@@ -331,3 +386,19 @@ class EventSerializer(serializers.Serializer[Any]):
 
 class TimelineSerializer(serializers.Serializer[Any]):
     events = EventSerializer(many=True, help_text="Oldest first.")
+
+
+# Made once: each instance of a serializer copies all its fields, which costs more than using them. They keep no state.
+SUBMISSION = SubmissionSerializer()
+MESSAGE = MessageSerializer()
+WHY_FIELDS = tuple(WhySerializer().get_fields())
+
+
+def shown(message: Message, forecast: Forecast | None = None) -> dict[str, Any]:
+    """A message as the API shows it, with its forecast where there is one."""
+    fields: dict[str, Any] = MESSAGE.to_representation(message)
+    if forecast:
+        expected_at = MESSAGE.fields["expected_at"]
+        fields["position"] = forecast.position
+        fields["expected_at"] = forecast.expected_at and expected_at.to_representation(forecast.expected_at)
+    return fields

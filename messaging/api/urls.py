@@ -3,7 +3,14 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from messaging.api.views import MessageEventsView, MessagesView, MessageView
+from messaging.api.views import (
+    MessageBatchView,
+    MessageCancelView,
+    MessageEventsView,
+    MessagesView,
+    MessageView,
+    MessageWhyView,
+)
 
 
 class MessageIdConverter(StringConverter):
@@ -16,6 +23,9 @@ register_converter(MessageIdConverter, "message_id")
 
 urlpatterns = [
     path("messages", MessagesView.as_view(), name="messages"),
+    path("messages/batch", MessageBatchView.as_view(), name="message_batch"),
     path("messages/<message_id:message_id>", MessageView.as_view(), name="message"),
     path("messages/<message_id:message_id>/events", MessageEventsView.as_view(), name="message_events"),
+    path("messages/<message_id:message_id>/why", MessageWhyView.as_view(), name="message_why"),
+    path("messages/<message_id:message_id>/cancel", MessageCancelView.as_view(), name="message_cancel"),
 ]

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
 from django.http import Http404
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api.authentication import key_of
 from accounts.models import ApiKey, Scope
-from messaging import numbers
-from messaging.accepting import submit
-from messaging.api.orders import answer_of, forecast_of, order_of
+from messaging.accepting import Answer, Order, submit, submit_all
+from messaging.api.listing import messages_of, page_of
+from messaging.api.orders import answer_of, batch_orders, forecast_of, order_of
 from messaging.api.serializers import (
+    WHY_FIELDS,
+    BatchRequestSerializer,
+    BatchResultSerializer,
+    BatchSerializer,
     EventSerializer,
     MessageFilter,
     MessagePageSerializer,
     MessageSerializer,
     SubmissionSerializer,
     TimelineSerializer,
+    WhySerializer,
     shown,
 )
+from messaging.cancelling import cancel
 from messaging.models import Message, MessageEvent
-from pilot.api import ApiView, cursor_of, refusals
+from pilot.api import ApiView, refusals
+from pilot.errors import api_exception_handler
 
 IDEMPOTENCY_HEADER = OpenApiParameter(
     "Idempotency-Key",
@@ -69,21 +73,45 @@ class MessagesView(ApiView):
         responses={200: MessagePageSerializer} | refusals(400, 403),
     )
     def get(self, request: Request) -> Response:
-        form = MessageFilter(data=request.query_params.dict())
+        return Response(page_of(key_of(request), request.query_params.dict()))
+
+
+class MessageBatchView(ApiView):
+    write_scope = Scope.MESSAGES_WRITE
+
+    @extend_schema(
+        operation_id="send_messages",
+        summary="Send many messages",
+        description="Accepts up to 1,000 messages. One that is refused does not affect the others. With an "
+        "`Idempotency-Key` it is safe to ask again: each message has the key and its place in the batch.",
+        request=BatchRequestSerializer,
+        parameters=[IDEMPOTENCY_HEADER],
+        responses={200: BatchResultSerializer} | refusals(400, 403, 413, 415),
+    )
+    def post(self, request: Request) -> Response:
+        form = BatchSerializer(data=request.data)
         form.is_valid(raise_exception=True)
-        wanted: dict[str, Any] = form.validated_data
-        messages = _after(
-            _filtered(messages_of(key_of(request)), wanted), wanted.get("cursor"), key_of(request)
+        orders = batch_orders(
+            key=key_of(request),
+            bodies=form.validated_data["messages"],
+            idempotency_key=request.headers.get("Idempotency-Key"),
         )
-        limit = wanted["limit"]
-        page = list(messages.order_by("-created_at", "-id")[: limit + 1])
-        more = len(page) > limit
-        return Response(
-            {
-                "messages": [shown(message) for message in page[:limit]],
-                "next_cursor": cursor_of(page[limit - 1].pk) if more else None,
-            }
-        )
+        answers = submit_all([order for order in orders if isinstance(order, Order)], now=timezone.now())
+        remaining = iter(answers)
+        results = [
+            _result(next(remaining) if isinstance(order, Order) else order, request) for order in orders
+        ]
+        accepted = sum(result["status"] == 202 for result in results)
+        return Response({"accepted": accepted, "refused": len(results) - accepted, "results": results})
+
+
+def _result(answer: Answer | APIException, request: Request) -> dict[str, Any]:
+    if isinstance(answer, Exception):
+        refused = api_exception_handler(answer, {"request": request})
+        error = refused.data["error"]
+        return {"status": refused.status_code, "replayed": False, "message": None, "error": error}
+    message = shown(answer.message, answer.forecast)
+    return {"status": 202, "replayed": answer.replayed, "message": message, "error": None}
 
 
 class MessageView(ApiView):
@@ -95,9 +123,7 @@ class MessageView(ApiView):
         responses={200: MessageSerializer} | refusals(403, 404),
     )
     def get(self, request: Request, message_id: str) -> Response:
-        message = messages_of(key_of(request)).filter(pk=message_id).first()
-        if message is None:
-            raise Http404
+        message = _message(key_of(request), message_id)
         return Response(shown(message, forecast_of(message)))
 
 
@@ -117,39 +143,39 @@ class MessageEventsView(ApiView):
         return Response({"events": EventSerializer(events, many=True).data})
 
 
-def messages_of(key: ApiKey) -> QuerySet[Message]:
-    """The messages that a key may see, ready to be shown."""
-    return (
-        Message.objects.filter(
-            tenant_id=key.tenant_id, environment=key.environment, project_id=key.project_id
-        )
-        .select_related("instance__lane", "instance__tenant", "template_version__template")
-        .defer("content", "variables", "instance__credentials", "instance__hook_token")
-        .defer("template_version__content")
+class MessageCancelView(ApiView):
+    write_scope = Scope.MESSAGES_WRITE
+
+    @extend_schema(
+        operation_id="cancel_message",
+        summary="Cancel a message",
+        description="Calls back a message that waits; it is then never sent. Asking again changes nothing. A message "
+        "that does not wait any more is refused with the code `not_cancellable` and what became of it.",
+        request=None,
+        responses={200: MessageSerializer} | refusals(403, 404, 409),
     )
+    def post(self, request: Request, message_id: str) -> Response:
+        key = key_of(request)
+        return Response(shown(cancel(_message(key, message_id), now=timezone.now(), by=f"key {key.prefix}")))
 
 
-FILTERS = {
-    "status": "status",
-    "template": "template_version__template__name",
-    "instance": "instance__name",
-    "created_after": "created_at__gte",
-    "created_before": "created_at__lt",
-}
+class MessageWhyView(ApiView):
+    read_scope = Scope.MESSAGES_READ
+
+    @extend_schema(
+        operation_id="explain_message",
+        summary="Why has it not gone out yet?",
+        description="What the message waits for, and when it should go out.",
+        responses={200: WhySerializer} | refusals(403, 404),
+    )
+    def get(self, request: Request, message_id: str) -> Response:
+        message = _message(key_of(request), message_id)
+        fields = shown(message, forecast_of(message))
+        return Response({name: fields[name] for name in WHY_FIELDS})
 
 
-def _filtered(messages: QuerySet[Message], wanted: Mapping[str, Any]) -> QuerySet[Message]:
-    messages = messages.filter(**{FILTERS[name]: value for name, value in wanted.items() if name in FILTERS})
-    if "to" in wanted:
-        messages = messages.filter(to__in=numbers.variants(numbers.normalise(wanted["to"])))
-    return messages
-
-
-def _after(messages: QuerySet[Message], cursor: str | None, key: ApiKey) -> QuerySet[Message]:
-    """What follows the message that `cursor` names. Rows that come in meanwhile are newer, so nothing shifts."""
-    if cursor is None:
-        return messages
-    last = messages_of(key).filter(pk=cursor).values_list("created_at", flat=True).first()
-    if last is None:
-        raise ValidationError({"cursor": [_("Not a cursor that this list gave out.")]})
-    return messages.filter(created_at__lte=last).exclude(created_at=last, pk__gte=cursor)
+def _message(key: ApiKey, message_id: str) -> Message:
+    message = messages_of(key).filter(pk=message_id).first()
+    if message is None:
+        raise Http404
+    return message

@@ -14,6 +14,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from accounts.models import ApiKey, Environment
 from billing import metering
+from instances import breaking
 from instances.models import DefaultInstance
 from messaging import accepting, forecasting, opt_ins
 from messaging.accepting import Accepted, Idempotency, Order, submit
@@ -99,6 +100,7 @@ def test_takes_a_text_as_it_is(key: ApiKey, now: datetime) -> None:
 def test_wakes_the_instance_once_all_is_committed(
     key: ApiKey, now: datetime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
+    redis().flushdb()
     with django_capture_on_commit_callbacks(execute=True):
         instance_id = accept(key, now).message.instance_id
         assert tokens(instance_id) == 0
@@ -141,6 +143,42 @@ def test_lets_a_request_shorten_the_time_but_not_lengthen_it(key: ApiKey, now: d
 @pytest.mark.parametrize("ago", [timedelta(0), timedelta(seconds=1), timedelta(days=9000)])
 def test_refuses_a_deadline_that_has_passed(key: ApiKey, now: datetime, ago: timedelta) -> None:
     error = refusal(key, now, OWN, deliver_until=now - ago)
+    assert (error.code, set(error.fields)) == ("deadline_passed", {"deliver_until"})
+
+
+# --- later ------------------------------------------------------------------------------------------------
+
+
+def test_counts_the_time_from_when_it_is_scheduled(key: ApiKey, now: datetime) -> None:
+    then = now + timedelta(days=2)
+    accepted = accept(key, now, OWN, scheduled_at=then)
+
+    row = Message.objects.get(pk=accepted.message.pk)
+    assert (row.scheduled_at, row.next_attempt_at) == (then, then)
+    assert row.deliver_until == then + timedelta(hours=1)
+    assert accepted.forecast is not None
+    assert accepted.forecast.expected_at == then
+    assert accept(key, now, OWN, scheduled_at=then, deliver_until=then + timedelta(minutes=1))
+
+
+def test_wakes_nobody_for_what_is_scheduled(
+    key: ApiKey, now: datetime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    redis().flushdb()
+    with django_capture_on_commit_callbacks(execute=True):
+        instance_id = accept(key, now, scheduled_at=now + timedelta(hours=1)).message.instance_id
+    assert tokens(instance_id) == 0
+
+
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(seconds=-1), timedelta(days=31)])
+def test_refuses_a_time_that_is_past_or_too_far(key: ApiKey, now: datetime, ahead: timedelta) -> None:
+    error = refusal(key, now, OWN, scheduled_at=now + ahead)
+    assert (error.code, set(error.fields)) == ("bad_schedule", {"scheduled_at"})
+
+
+def test_refuses_a_deadline_before_the_time_it_is_scheduled_for(key: ApiKey, now: datetime) -> None:
+    soon, later = now + timedelta(hours=1), now + timedelta(hours=2)
+    error = refusal(key, now, OWN, scheduled_at=later, deliver_until=soon)
     assert (error.code, set(error.fields)) == ("deadline_passed", {"deliver_until"})
 
 
@@ -382,6 +420,8 @@ def test_needs_as_many_statements_for_a_thousand_as_for_one(
             count += 1
             return fetch(*given)
 
+        forecasting.forget()  # what is remembered for a second
+        breaking.forget()
         fetch = sql.fetch
         with monkeypatch.context() as patch, CaptureQueriesContext(connection) as others:
             patch.setattr(sql, "fetch", counted)
@@ -392,9 +432,8 @@ def test_needs_as_many_statements_for_a_thousand_as_for_one(
         idempotency = [again(key, name=f"{name}-{number}") for number in range(count)]
         return [order(key, TEMPLATE, idempotency=each) for each in idempotency]
 
-    statements(orders(1, "warm"))
     assert statements(orders(1000, "many")) == statements(orders(1, "one")) <= 6
-    assert Message.objects.count() == 1002
+    assert Message.objects.count() == 1001
 
 
 def test_tells_each_of_many_how_many_of_them_go_first(key: ApiKey, now: datetime) -> None:

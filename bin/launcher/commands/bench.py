@@ -20,7 +20,8 @@ from launcher.errors import LauncherError
 from launcher.processes import die_with
 
 # What each measurement needs besides Python, and what another stack needs on top.
-TOOLS = {"accept": ("wrk",), "drain": ("node",), "idle": ()}
+TOOLS = {"accept": ("wrk",), "accept-batch": (), "drain": ("node",), "idle": ()}
+ALONE = {"accept-batch"}  # what no other stack can do
 RIVAL_TOOLS = ("node", "npm", "psql", "redis-cli")
 PACKAGES = {"node": "nodejs", "psql": "postgresql-client", "redis-cli": "redis-tools"}
 
@@ -54,9 +55,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 NUMBERS = {
-    "seconds": (10, "accept: how long"),
+    "seconds": (10, "accept, accept-batch: how long"),
     "connections": (32, "accept: clients at once"),
-    "web": (2, "accept: web processes"),
+    "web": (2, "accept, accept-batch: web processes"),
     "messages": (10_000, "drain: how many wait"),
     "workers": (1, "drain: worker processes"),
     "instances": (1000, "idle: open instances"),
@@ -72,6 +73,8 @@ def _positive(text: str) -> int:
 
 def _bench(argv: list[str], options: argparse.Namespace, console: Console) -> int:
     _require([*TOOLS[options.what], *(RIVAL_TOOLS if options.against else ())])
+    if options.against and options.what in ALONE:
+        raise LauncherError(f"{options.what} cannot be measured against another stack.")
     if options.against and not (options.against / "run.py").exists():
         raise LauncherError(f"{options.against} has no run.py to measure.")
     for name in ("DATABASE_URL", "REDIS_URL"):

@@ -22,6 +22,9 @@ OPEN = {"api/schema", "api/docs", "api/"}  # the last one answers 404 to everyth
 GUARDED: dict[str, list[tuple[str, Scope, int]]] = {
     "api/instances": [("GET", Scope.INSTANCES_READ, 200)],
     "api/messages": [("GET", Scope.MESSAGES_READ, 200), ("POST", Scope.MESSAGES_WRITE, 400)],
+    "api/messages/batch": [("POST", Scope.MESSAGES_WRITE, 200)],
+    "api/messages/<message_id:message_id>/why": [("GET", Scope.MESSAGES_READ, 404)],
+    "api/messages/<message_id:message_id>/cancel": [("POST", Scope.MESSAGES_WRITE, 404)],
     "api/messages/<message_id:message_id>": [("GET", Scope.MESSAGES_READ, 404)],
     "api/messages/<message_id:message_id>/events": [("GET", Scope.MESSAGES_READ, 404)],
 }
@@ -39,7 +42,8 @@ def routes(resolver: Any, prefix: str = "") -> Iterator[str]:
 
 def call(api: Api, method: str, route: str, message: Message) -> Any:
     path = "/" + route.replace("<message_id:message_id>", message.pk)
-    return api.post(path, TEXT) if method == "POST" else api.get(path)
+    body = {"messages": [TEXT]} if route.endswith("batch") else TEXT
+    return api.post(path, body) if method == "POST" else api.get(path)
 
 
 @pytest.fixture
@@ -68,7 +72,9 @@ def test_shows_a_stranger_nothing(
 
 
 @pytest.mark.parametrize("other", ["other environment", "other project"])
-@pytest.mark.parametrize(("rest", "status"), [("", 200), ("/{id}", 404), ("/{id}/events", 404)])
+@pytest.mark.parametrize(
+    ("rest", "status"), [("", 200), ("/{id}", 404), ("/{id}/events", 404), ("/{id}/why", 404)]
+)
 def test_shows_messages_to_keys_of_their_project_and_environment_only(
     world: World, message: Message, other: str, rest: str, status: int
 ) -> None:

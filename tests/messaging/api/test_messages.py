@@ -61,9 +61,12 @@ def test_accepts_a_template(world: World) -> None:
         "delivered_at": None,
         "read_at": None,
         "failed_at": None,
+        "cancelled_at": None,
         "failure": None,
         "attempts": 0,
         "provider_message_id": None,
+        "scheduled_at": None,
+        "reference": "",
         "metadata": {},
     }
 

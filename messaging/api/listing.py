@@ -1,0 +1,84 @@
+"""Which messages a key may see, and the pages of them that a request asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import ValidationError
+
+from accounts.models import ApiKey
+from messaging import numbers
+from messaging.api.serializers import LONGEST_NAME, MessageFilter, shown
+from messaging.models import Message, MessageLabel
+from pilot.api import cursor_of
+
+METADATA = re.compile(rf"metadata\[(.{{1,{LONGEST_NAME}}})\]")
+FILTERS = {
+    "status": "status",
+    "template": "template_version__template__name",
+    "instance": "instance__name",
+    "created_after": "created_at__gte",
+    "created_before": "created_at__lt",
+}
+
+
+def messages_of(key: ApiKey) -> QuerySet[Message]:
+    """The messages that a key may see, ready to be shown."""
+    return (
+        Message.objects.filter(
+            tenant_id=key.tenant_id, environment=key.environment, project_id=key.project_id
+        )
+        .select_related("instance__lane", "instance__tenant", "template_version__template")
+        .defer("content", "variables", "instance__credentials", "instance__hook_token")
+        .defer("template_version__content")
+    )
+
+
+def page_of(key: ApiKey, query: Mapping[str, str]) -> dict[str, Any]:
+    """The page that a query string asks for, newest first. Raises DRF's ValidationError."""
+    labels = {match[1]: value for name, value in query.items() if (match := METADATA.fullmatch(name))}
+    form = MessageFilter(data={name: value for name, value in query.items() if not METADATA.fullmatch(name)})
+    form.is_valid(raise_exception=True)
+    wanted: dict[str, Any] = form.validated_data
+    if "reference" in wanted:
+        labels[""] = wanted["reference"]
+    messages = _labelled(_filtered(messages_of(key), wanted), labels, key)
+    return _page(_after(messages, wanted.get("cursor"), key), limit=wanted["limit"])
+
+
+def _page(messages: QuerySet[Message], *, limit: int) -> dict[str, Any]:
+    rows = list(messages.order_by("-created_at", "-id")[: limit + 1])
+    return {
+        "messages": [shown(message) for message in rows[:limit]],
+        "next_cursor": cursor_of(rows[limit - 1].pk) if len(rows) > limit else None,
+    }
+
+
+def _filtered(messages: QuerySet[Message], wanted: Mapping[str, Any]) -> QuerySet[Message]:
+    messages = messages.filter(**{FILTERS[name]: value for name, value in wanted.items() if name in FILTERS})
+    if "to" in wanted:
+        messages = messages.filter(to__in=numbers.variants(numbers.normalise(wanted["to"])))
+    return messages
+
+
+def _labelled(messages: QuerySet[Message], labels: Mapping[str, str], key: ApiKey) -> QuerySet[Message]:
+    for name, value in labels.items():
+        label = MessageLabel.objects.filter(
+            project_id=key.project_id, name=name, value=value, message_id=OuterRef("pk")
+        )
+        messages = messages.filter(Exists(label))
+    return messages
+
+
+def _after(messages: QuerySet[Message], cursor: str | None, key: ApiKey) -> QuerySet[Message]:
+    """What follows the message that `cursor` names. Rows that come in meanwhile are newer, so nothing shifts."""
+    if cursor is None:
+        return messages
+    last = messages_of(key).filter(pk=cursor).values_list("created_at", flat=True).first()
+    if last is None:
+        raise ValidationError({"cursor": [_("Not a cursor that this list gave out.")]})
+    return messages.filter(created_at__lte=last).exclude(created_at=last, pk__gte=cursor)
