@@ -13,12 +13,10 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from http.cookiejar import DefaultCookiePolicy
 
 import aiohttp
-import httpx
+import certifi
 from aiohttp.abc import AbstractResolver
-from httpx_aiohttp import AiohttpTransport
 
 from pilot import ssrf
 
@@ -26,7 +24,8 @@ CONNECT_SECONDS = 5.0
 KEEPALIVE_SECONDS = 15.0
 # Names that are slow to resolve each hold a thread; there must be enough for the others.
 RESOLVING_THREADS = 64
-FAILURES = (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, ValueError)
+FAILURES = (aiohttp.ClientError, OSError, ValueError)
+HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "Pilot"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Outbound:
     ) -> None:
         self._resolving = ThreadPoolExecutor(RESOLVING_THREADS, thread_name_prefix="outbound-resolves")
         asyncio.get_running_loop().set_default_executor(self._resolving)
-        session = aiohttp.ClientSession(
+        self._session = aiohttp.ClientSession(
             connector=ssrf.connector(
                 policy,
                 resolver=resolver,
@@ -65,16 +64,11 @@ class Outbound:
                 ssl=_ssl_context(),
                 keepalive_timeout=KEEPALIVE_SECONDS,
             ),
+            headers=HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
             trust_env=False,
         )
-        self._client = httpx.AsyncClient(
-            transport=AiohttpTransport(client=session),
-            trust_env=False,
-            follow_redirects=False,
-            headers={"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "Pilot"},
-        )
-        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     async def exchange(
         self,
@@ -93,48 +87,35 @@ class Outbound:
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout):
-                return await self._exchange(method, url, headers, content, timeout, body_limit, started)
-        except TimeoutError:
-            raise Unanswered("timeout", f"No answer within {timeout:g} s.", seconds=timeout) from None
+                status, names, body = await self._exchange(method, url, headers, content, body_limit)
         except ssrf.Refused as error:
             reason = "The address may not be called."
             raise Unanswered("refused", reason, seconds=time.monotonic() - started) from error
         except FAILURES as error:
             raise _failure(error, time.monotonic() - started) from error
+        return Answer(status, names, body, time.monotonic() - started)
 
     async def aclose(self) -> None:
         """Closes every connection."""
-        await self._client.aclose()
+        await self._session.close()
         self._resolving.shutdown(wait=False, cancel_futures=True)
 
     async def _exchange(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        content: bytes,
-        timeout: float,
-        body_limit: int,
-        started: float,
-    ) -> Answer:
-        connecting = min(CONNECT_SECONDS, timeout)
-        # Waiting for a free connection counts as the whole: it says nothing about the other side.
-        limits = httpx.Timeout(timeout, connect=connecting, pool=timeout)
-        request = self._client.build_request(
-            method, url, headers=dict(headers), content=content, timeout=limits
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes, body_limit: int
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        # Waiting for a free connection counts towards the whole: it says nothing about the other side.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        asking = self._session.request(
+            method, url, headers=headers, data=content, timeout=timeout, allow_redirects=False
         )
-        response = await self._client.send(request, stream=True)
-        try:
+        async with asking as response:
             body = await _beginning(response, body_limit)
-        finally:
-            await response.aclose()
-        names = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status_code, names, body, time.monotonic() - started)
+        return response.status, {name.lower(): value for name, value in response.headers.items()}, body
 
 
-async def _beginning(response: httpx.Response, limit: int) -> bytes:
+async def _beginning(response: aiohttp.ClientResponse, limit: int) -> bytes:
     body = bytearray()
-    async for chunk in response.aiter_raw():
+    async for chunk in response.content.iter_any():
         body += chunk
         if len(body) >= limit:
             break
@@ -142,24 +123,17 @@ async def _beginning(response: httpx.Response, limit: int) -> bytes:
 
 
 def _failure(error: Exception, seconds: float) -> Unanswered:
-    cause = error.__cause__ or error
-    if isinstance(cause, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        return Unanswered("tls", f"No secure connection: {_short(cause)}", seconds=seconds)
-    if isinstance(cause, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return Unanswered("tls", f"No secure connection: {str(error)[:200]}", seconds=seconds)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
         return Unanswered("unreachable", "The name of the host could not be resolved.", seconds=seconds)
-    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return Unanswered("unreachable", "No connection could be made.", seconds=seconds)
-    if isinstance(
-        cause, TimeoutError
-    ):  # not by httpx's names: the transport calls a cut connection a timeout
-        return Unanswered("timeout", "No answer in time.", seconds=seconds)
-    return Unanswered("cut", f"The connection was cut: {type(cause).__name__}.", seconds=seconds)
-
-
-def _short(error: BaseException) -> str:
-    return str(error)[:200]
+    if isinstance(error, TimeoutError):
+        return Unanswered("timeout", f"No answer within {seconds:.0f} s.", seconds=seconds)
+    return Unanswered("cut", f"The connection was cut: {type(error).__name__}.", seconds=seconds)
 
 
 @cache
 def _ssl_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+    return ssl.create_default_context(cafile=certifi.where())

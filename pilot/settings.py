@@ -103,6 +103,8 @@ RETENTION_DAYS = {
     for name, days in {
         "inbound_calls": 3,  # as they came; a parser's bug can be replayed for so long
         "inbound_calls_in_error": 14,
+        "webhook_events": 30,  # what customers were told, with the log of its deliveries
+        "webhook_replays": 30,
         "message_contents": 90,  # what was written; a tenant may have a number of its own
         "message_events": 90,  # timelines
         "received_messages": 365,

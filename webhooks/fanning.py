@@ -119,8 +119,8 @@ def _of_event(row: Event) -> WebhookEvent:
 
 
 SOURCES = (
-    _Source("webhooks.messages", MessageEvent, _of_messages),
-    _Source("webhooks.events", Event, _of_events),
+    _Source("messaging.messageevent.webhooks", MessageEvent, _of_messages),
+    _Source("accounts.event.webhooks", Event, _of_events),
 )
 
 

@@ -17,6 +17,7 @@ from datetime import datetime
 from queue import Empty, SimpleQueue
 
 import structlog
+import uvloop
 from django.conf import settings
 from django.db import DataError, close_old_connections, connection
 from django.utils import timezone
@@ -61,7 +62,7 @@ class Sender:
         self._released_at = 0.0
         self._condition = threading.Condition()
         self._settlements: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = [
             threading.Thread(target=self._run_loop, name="webhooks-calls", daemon=True),

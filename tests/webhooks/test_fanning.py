@@ -63,7 +63,7 @@ def test_a_place_that_was_lost_makes_nothing_twice() -> None:
     before = list(WebhookDelivery.objects.order_by("id").values())
     names = set(WebhookEvent.objects.values_list("name", flat=True))
 
-    StreamPlace.objects.filter(name__startswith="webhooks.").update(position=0)
+    StreamPlace.objects.filter(name__endswith=".webhooks").update(position=0)
     fan_out()
 
     assert list(WebhookDelivery.objects.order_by("id").values()) == before
@@ -183,7 +183,7 @@ def test_keeps_nothing_for_tenants_without_an_endpoint() -> None:
     fan_out()
 
     assert not WebhookEvent.objects.exists()
-    assert StreamPlace.objects.get(pk="webhooks.messages").position == 1
+    assert StreamPlace.objects.get(pk="messaging.messageevent.webhooks").position == 1
 
 
 def test_an_event_that_is_in_no_catalogue_blocks_nothing(caplog: pytest.LogCaptureFixture) -> None:
