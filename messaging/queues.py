@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
     ready: int = 0
     urgent: int = 0
     delayed: int = 0
-    oldest_at: datetime | None = None  # when the oldest of all was accepted
+    oldest_at: datetime | None = None  # when the oldest of what is ready was accepted
     first_due: datetime | None = None  # of what is delayed
     last_due: datetime | None = None
 
@@ -72,7 +72,7 @@ class Queue:
 
     @property
     def oldest_seconds(self) -> int | None:
-        """How long the oldest message has waited."""
+        """How long the oldest message that may go has waited."""
         oldest = self.waiting.oldest_at
         return int((self.now - oldest).total_seconds()) if oldest else None
 
@@ -84,11 +84,12 @@ class Queue:
 
     @property
     def too_long(self) -> bool:
-        return self.length >= settings.QUEUE_TOO_LONG
+        """As in messaging/watching.py, which alerts of it."""
+        return 0 < settings.ALERT_QUEUE_LENGTH < self.waiting.ready
 
     @property
     def too_old(self) -> bool:
-        return (self.oldest_seconds or 0) >= settings.OLDEST_TOO_OLD.total_seconds()
+        return 0 < settings.ALERT_OLDEST.total_seconds() < (self.oldest_seconds or 0)
 
     @property
     def troubled(self) -> bool:
@@ -113,23 +114,23 @@ def present(instances: QuerySet[Instance]) -> QuerySet[Instance]:
 # Both predicates as literals, each served by its partial index.
 _READY = """
 SELECT instance_id, count(*), count(*) FILTER (WHERE urgent), min(created_at) FROM messaging_message
-WHERE instance_id = ANY(%s) AND status = 'queued' AND next_attempt_at IS NULL GROUP BY instance_id
+WHERE status = 'queued' AND next_attempt_at IS NULL {only} GROUP BY instance_id
 """
 _DELAYED = """
-SELECT instance_id, count(*), min(created_at), min(next_attempt_at), max(next_attempt_at) FROM messaging_message
-WHERE instance_id = ANY(%s) AND status = 'queued' AND next_attempt_at IS NOT NULL GROUP BY instance_id
+SELECT instance_id, count(*), min(next_attempt_at), max(next_attempt_at) FROM messaging_message
+WHERE status = 'queued' AND next_attempt_at IS NOT NULL {only} GROUP BY instance_id
 """
 
 
-def waiting(instance_ids: Collection[int]) -> Mapping[int, Waiting]:
-    """What waits on each of the instances; nothing for those that are not asked for."""
+def waiting(instance_ids: Collection[int] | None = None) -> Mapping[int, Waiting]:
+    """What waits on each of the instances, or on any; a nothing for those on which none does."""
+    only = "" if instance_ids is None else "AND instance_id = ANY(%s)"
+    values = [] if instance_ids is None else [list(instance_ids)]
     found: dict[int, Waiting] = defaultdict(Waiting)
-    for key, ready, urgent, oldest in fetch(_READY, [list(instance_ids)]):
+    for key, ready, urgent, oldest in fetch(_READY.format(only=only), values):
         found[key] = Waiting(ready, urgent, 0, oldest)
-    for key, delayed, oldest, first, last in fetch(_DELAYED, [list(instance_ids)]):
-        known = found[key]
-        oldest = min(oldest, known.oldest_at or oldest)
-        found[key] = known._replace(delayed=delayed, oldest_at=oldest, first_due=first, last_due=last)
+    for key, delayed, first, last in fetch(_DELAYED.format(only=only), values):
+        found[key] = found[key]._replace(delayed=delayed, first_due=first, last_due=last)
     return found
 
 

@@ -58,10 +58,10 @@ def words(name: str, default: str = "") -> list[str]:
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
 
 
-def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+def networks(name: str, default: str = "") -> tuple[IPv4Network | IPv6Network, ...]:
     """A comma-separated list of networks or single addresses, such as 10.0.0.0/8."""
     try:
-        return tuple(ip_network(word) for word in words(name))
+        return tuple(ip_network(word) for word in words(name, default))
     except ValueError as error:
         raise ImproperlyConfigured(f"{name} must be a list of networks: {error}.") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,12 +22,23 @@ def beat(*, name: str, kind: str, detail: Mapping[str, Any] | None = None) -> No
 
 
 def report(*, now: datetime) -> dict[str, Any]:
-    """Every known process with the age of its progress; `ok` when each kind has a process that moves."""
+    """Every known process with the age of its progress; `ok` when each part of the product has one that moves.
+
+    `missing` names the parts that have none: kinds of processes and, of the consumers, their loops.
+    """
     rows = Heartbeat.objects.filter(progressed_at__gt=now - FORGOTTEN).order_by("kind", "name")
     processes = [_process(row, now) for row in rows]
-    moving = {process["kind"] for process in processes if process["status"] == "ok"}
-    missing = sorted(set(STALE) - moving)
-    return {"status": "degraded" if missing else "ok", "missing": missing, "processes": processes}
+    moving = [process for process in processes if process["status"] == "ok"]
+    missing = set(STALE) - {process["kind"] for process in moving}
+    if "consume" not in missing:
+        missing |= _loops(processes) - _loops(moving)
+    return {"status": "degraded" if missing else "ok", "missing": sorted(missing), "processes": processes}
+
+
+def _loops(processes: Iterable[Mapping[str, Any]]) -> set[str]:
+    """What the consumers among them do: `consume.<loop>`, on whichever host."""
+    names = {process["name"].partition("@")[0] for process in processes if process["kind"] == "consume"}
+    return {name for name in names if "." in name}
 
 
 def _process(row: Heartbeat, now: datetime) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from django.apps import apps
 from django.utils import timezone
 from django.utils.module_loading import module_has_submodule
 
+from pilot import tallies
 from pilot.leases import Tenure, lease
 from pilot.models import MaintenanceRun, Outcome
 
@@ -93,6 +94,10 @@ class _Round:
         outcome = self._go(steps)
         self.row.finished_at = self.clock()
         self._save(outcome)
+        tallies.add("maintenance_runs", {(self.row.kind, outcome): 1})
+        tallies.add(
+            "maintenance_changes", {(self.row.kind, name): count for name, count in self.counts.items()}
+        )
         log.info("maintenance.done", **self._report())
         return self.row
 

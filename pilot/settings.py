@@ -30,6 +30,14 @@ DATABASE_URL = env.url("DATABASE_URL", schemes=("postgres", "postgresql"))
 REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "sentinel"))
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "pilot@localhost")
 EMAIL_URL = env.url("EMAIL_URL", "", schemes=("smtp", "smtps"))
+# Who may see /health and /metrics (pilot/operators.py), beside signed-in support staff.
+OPS_TOKEN = env.text("OPS_TOKEN", "")
+OPS_NETWORKS = env.networks("OPS_NETWORKS", "127.0.0.0/8,::1")
+METRICS_INSTANCES = env.integer(
+    "METRICS_INSTANCES", 0, most=500
+)  # that /metrics names, the longest queues first
+# Where the processes of one web service put their counts together; empty: each shows its own.
+PROMETHEUS_MULTIPROC_DIR = env.text("PROMETHEUS_MULTIPROC_DIR", "")
 LOG_FORMAT = env.text("LOG_FORMAT", "console")
 LOG_LEVEL = env.text("LOG_LEVEL", "INFO")
 
@@ -54,9 +62,6 @@ SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=30)
 LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
 SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 400, least=1)  # per worker process
 QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
-# From when on an instance's queue is a worry: highlighted on the queues page, and alerted.
-QUEUE_TOO_LONG = env.integer("QUEUE_ALERT_LENGTH", 1000, least=1)  # messages
-OLDEST_TOO_OLD = timedelta(seconds=env.integer("QUEUE_ALERT_AGE_SECONDS", 900, least=1))
 
 # --- alerts -----------------------------------------------------------------------------------------------
 
@@ -184,6 +189,7 @@ INSTALLED_APPS = [
     "webhooks",
 ]
 MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "pilot.requests.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -197,6 +203,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "axes.middleware.AxesMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 TEMPLATES = [
     {

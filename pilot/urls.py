@@ -11,7 +11,7 @@ import messaging.alert_pages
 import messaging.api.urls
 import messaging.dashboard
 import messaging.queue_pages
-from pilot import errors, probes
+from pilot import errors, metrics, probes
 
 dashboard = [
     *accounts.dashboard.urlpatterns,
@@ -32,6 +32,7 @@ urlpatterns = [
     path("livez", probes.livez),
     path("readyz", probes.readyz),
     path("health", probes.report),
+    path("metrics", metrics.page),
     path("api/", include((api, "api"))),
     path("", include((dashboard, "dashboard"))),
     path("ops/", include((messaging.queue_pages.ops_urlpatterns, "ops"))),

@@ -42,14 +42,15 @@ def _lane(instance: Instance, **fields: Any) -> None:
 
 def test_counts_what_waits(instance: Instance) -> None:
     _waits(instance, 3)
-    _waits(instance, 2, next_attempt_at=NOW + timedelta(minutes=5), created_at=NOW - timedelta(minutes=9))
+    _waits(instance, created_at=NOW - timedelta(minutes=9))
+    _waits(instance, 2, next_attempt_at=NOW + timedelta(minutes=5), created_at=NOW - timedelta(hours=9))
     _waits(instance, status="sending")
     _waits(instance, status="delivered")
     _lane(instance, in_flight=1)
 
     queue = _queue(instance)
 
-    assert (queue.waiting.ready, queue.waiting.delayed, queue.in_flight, queue.length) == (3, 2, 1, 5)
+    assert (queue.waiting.ready, queue.waiting.delayed, queue.in_flight, queue.length) == (4, 2, 1, 6)
     assert queue.oldest_seconds == 9 * 60
 
 
@@ -121,14 +122,14 @@ def test_foretells_nothing_of_an_instance_that_does_not_send(
 
 
 def test_is_in_trouble_from_the_thresholds_on(instance: Instance, settings: Any) -> None:
-    settings.QUEUE_TOO_LONG, settings.OLDEST_TOO_OLD = 2, timedelta(minutes=1)
-    _waits(instance, created_at=NOW - timedelta(seconds=59))
+    settings.ALERT_QUEUE_LENGTH, settings.ALERT_OLDEST = 1, timedelta(minutes=1)
+    _waits(instance, created_at=NOW - timedelta(seconds=60))
     assert not _queue(instance).troubled
 
     _waits(instance)
     assert (_queue(instance).too_long, _queue(instance).too_old) == (True, False)
 
-    _waits(instance, created_at=NOW - timedelta(seconds=60))
+    _waits(instance, created_at=NOW - timedelta(seconds=61))
     assert _queue(instance).too_old
 
 
