@@ -178,6 +178,17 @@ class Scope(models.TextChoices):
     SKIP_OPT_IN = "messages:skip_opt_in", _("Send without checking opt-in")
     INSTANCES_READ = "instances:read", _("Read instances")
     INSTANCES_WRITE = "instances:write", _("Manage instances")
+    TEMPLATES_READ = "templates:read", _("Read templates")
+    TEMPLATES_WRITE = "templates:write", _("Manage templates")
+    CONTACTS_READ = "contacts:read", _("Read contacts and opt-ins")
+    CONTACTS_WRITE = "contacts:write", _("Manage contacts and opt-ins")
+    USAGE_READ = "usage:read", _("Read usage")
+    KEYS_ADMIN = "keys:admin", _("Manage API keys")
+
+
+def key_scopes() -> list[tuple[str, Any]]:
+    """Behind a function, so that a scope more is no migration."""
+    return Scope.choices
 
 
 class KeyState(models.TextChoices):
@@ -198,7 +209,7 @@ class ApiKey(models.Model):
     environment = models.CharField(_("environment"), max_length=4, choices=Environment.choices)
     prefix = models.CharField(_("prefix"), max_length=24, unique=True)
     digest = models.CharField(max_length=64, unique=True, editable=False)
-    scopes = ArrayField(models.CharField(max_length=40, choices=Scope.choices), verbose_name=_("scopes"))
+    scopes = ArrayField(models.CharField(max_length=40, choices=key_scopes), verbose_name=_("scopes"))
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(_("created"), default=timezone.now)
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
@@ -236,6 +247,15 @@ class Action(models.TextChoices):
     INSTANCE_RESTARTED = "instance.restarted", _("Instance restarted")
     INSTANCE_UNLINKED = "instance.unlinked", _("Number unlinked")
     INSTANCE_REMOVED = "instance.removed", _("Instance removed")
+    TEMPLATE_CREATED = "template.created", _("Template created")
+    TEMPLATE_CHANGED = "template.changed", _("Template version added")
+    TEMPLATE_PUBLISHED = "template.published", _("Template version published")
+    TEMPLATE_ARCHIVED = "template.archived", _("Template archived")
+    TEMPLATE_RESTORED = "template.restored", _("Template restored")
+    CONTACT_CHANGED = "contact.changed", _("Contact changed")
+    OPT_IN_GRANTED = "opt_in.granted", _("Opt-in recorded")
+    OPT_IN_REVOKED = "opt_in.revoked", _("Opt-out recorded")
+    OPT_IN_SKIPPED = "opt_in.skipped", _("Sent without checking opt-in")
     QUEUE_PURGED = "queue.purged", _("Waiting messages cancelled")
 
 
