@@ -67,8 +67,8 @@ _QUEUES = """
 SELECT i.id, i.name, i.tenant_id, head.waiting, head.oldest
 FROM (SELECT id, name, tenant_id FROM instances_instance WHERE status <> 'removed' AND id > %s ORDER BY id LIMIT %s) i
 CROSS JOIN LATERAL (
-    SELECT count(*) AS waiting, min(created_at) AS oldest FROM (
-        SELECT m.created_at FROM messaging_message m
+    SELECT count(*) AS waiting, min(since) AS oldest FROM (
+        SELECT coalesce(m.scheduled_at, m.created_at) AS since FROM messaging_message m
         WHERE m.instance_id = i.id AND m.status = 'queued' AND m.next_attempt_at IS NULL
         ORDER BY m.urgent DESC, m.project_id, m.deliver_until, m.id LIMIT %s) next
 ) head

@@ -92,6 +92,13 @@ def test_tells_of_a_message_that_waits_too_long() -> None:
     assert alerts("oldest_too_old") == [(str(instance.pk), False)]
 
 
+def test_a_scheduled_message_waits_from_its_time_on() -> None:
+    fill(make_instance(), 1, created_at=NOW - 600 * MINUTE, scheduled_at=NOW - 29 * MINUTE)
+
+    assert watch(now=NOW)["queues"] == 0
+    assert watch(now=NOW + 2 * MINUTE)["queues"] == 1
+
+
 def test_says_nothing_of_the_end_of_an_instance_that_was_removed() -> None:
     instance = make_instance()
     fill(instance, 11)
