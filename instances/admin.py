@@ -109,6 +109,7 @@ class InstanceAdmin(RowAdmin):
                     "typing_ms",
                     "link_preview",
                     "buttons_as_text",
+                    "canary",
                 )
             },
         ),

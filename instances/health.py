@@ -43,6 +43,7 @@ GONE = frozenset({"closed", INSTANCE_REMOVED})
 SILENT = frozenset({UNREACHABLE, NO_ANSWER, MISCONFIGURED})
 
 CHECK_SECONDS = 300.0  # for all instances
+VALIDATE_SECONDS = 120.0
 
 
 def recheck(*, now: datetime) -> dict[str, int]:
@@ -65,6 +66,32 @@ def check(*, now: datetime) -> dict[str, int]:
     """
     present = Q(status__in=SHOULD_BE_OPEN)
     return asking.in_batches("health_checked_at", present, _check, now, seconds=CHECK_SECONDS)
+
+
+def validate(*, now: datetime) -> dict[str, int]:
+    """The same of instances that we think are open, more often. Returns counts of the answers."""
+    claimed = Q(status=InstanceStatus.OPEN)
+    return asking.in_batches("validated_at", claimed, _check, now, seconds=VALIDATE_SECONDS)
+
+
+def suspect(*, instance_id: int, reason: str, evidence: Mapping[str, int], now: datetime) -> bool:
+    """Drains an instance that says it is open and does not deliver: its messages wait and lose no attempt.
+
+    It is restarted next (following.py), and those concerned are told at once. False when it is not open any more.
+    `reason` is one of outages.SUSPICIONS.
+    """
+    with transaction.atomic():
+        drained = status.move(
+            instance_id=instance_id,
+            to=status.DEGRADED,
+            at=now,
+            reason=reason,
+            only_from=[status.OPEN],
+            detail=evidence,
+        )
+        if drained:
+            outages.alert(outages.suspect(instance_id=instance_id, reason=reason, at=now), now=now)
+    return drained
 
 
 # --- the state of the connection --------------------------------------------------------------------------

@@ -85,6 +85,7 @@ class Instance(models.Model):
     state_checked_at = models.DateTimeField(null=True, editable=False)
     hook_checked_at = models.DateTimeField(null=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
+    validated_at = models.DateTimeField(null=True, editable=False)
 
     # how it sends
     pace_least_seconds = models.FloatField(
@@ -108,6 +109,8 @@ class Instance(models.Model):
         _("typing (ms)"), default=1200, validators=[MaxValueValidator(LONGEST_TYPING_MS)]
     )
     link_preview = models.BooleanField(_("link preview"), default=False)
+    # A message to itself now and then, to see that it delivers (messaging/canaries.py).
+    canary = models.BooleanField(_("canary"), default=False)
     # Buttons of Evolution 2.3 return 201 and are often never shown (its public issues 2404, 1515).
     buttons_as_text = models.BooleanField(_("buttons as numbered text"), default=True)
 
@@ -186,15 +189,22 @@ class Lane(models.Model):
 class Vitals(models.Model):
     """When an instance last showed that it lives: by a call of its webhook, and by a receipt for a message.
 
-    Apart from Instance and Lane, because it changes with every batch of receipts. Only instances/vitals.py writes it.
+    Apart from Instance and Lane, because it changes with every batch of receipts.
     """
 
     instance = models.OneToOneField(Instance, models.CASCADE, primary_key=True, related_name="vitals")
     heard_at = models.DateTimeField(_("last call"), null=True)
     acknowledged_at = models.DateTimeField(_("last receipt"), null=True)
-    unheard = models.PositiveIntegerField(
-        _("receipts only by asking"), default=0
-    )  # since the last call of its webhook
+    # receipts since the last call that only asking brought, and when the first of them
+    unheard = models.PositiveIntegerField(_("receipts only by asking"), default=0)
+    unheard_since = models.DateTimeField(null=True, editable=False)
+    # the lane's count of sends when the outcomes of its sends were last judged
+    judged_at = models.DateTimeField(null=True, editable=False)
+    judged_on = models.DateField(null=True, editable=False)
+    judged_count = models.PositiveIntegerField(default=0, editable=False)
+    # the last canary: a message's id
+    canary_id = models.CharField(max_length=64, blank=True, editable=False)
+    canary_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         verbose_name = _("signs of life")

@@ -10,12 +10,17 @@ from django.db import connection
 
 # Sorted, so that two batches do not deadlock. News may be late: what is known stays when it is newer.
 _HEARD = """
-INSERT INTO instances_vitals AS known (instance_id, heard_at, acknowledged_at, unheard)
-SELECT * FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::int[]) AS said ORDER BY 1
+INSERT INTO instances_vitals AS known
+    (instance_id, heard_at, acknowledged_at, unheard, unheard_since, judged_count, canary_id)
+SELECT id, heard_at, acknowledged_at, unheard, CASE WHEN unheard > 0 THEN acknowledged_at END, 0, ''
+FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::int[])
+     AS said (id, heard_at, acknowledged_at, unheard) ORDER BY id
 ON CONFLICT (instance_id) DO UPDATE SET
     heard_at = greatest(known.heard_at, excluded.heard_at),
     acknowledged_at = greatest(known.acknowledged_at, excluded.acknowledged_at),
-    unheard = CASE WHEN excluded.heard_at IS NULL THEN known.unheard + excluded.unheard ELSE 0 END
+    unheard = CASE WHEN excluded.heard_at IS NULL THEN known.unheard + excluded.unheard ELSE 0 END,
+    unheard_since = CASE WHEN excluded.heard_at IS NULL
+                         THEN coalesce(known.unheard_since, excluded.unheard_since) END
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.utils import timezone
 
-from messaging import acknowledging, pulse, purging, reconciling, watching
+from messaging import acknowledging, pulse, purging, reconciling, validating, watching
 
 
 @shared_task(name="messaging.drain_instance")
@@ -50,3 +50,9 @@ def watch(**_kwargs: Any) -> dict[str, int]:
 def purge(**_kwargs: Any) -> int:
     """Every 5 s: goes on with cancelling what was ordered to be. Returns how many messages."""
     return purging.carry_out(now=timezone.now())
+
+
+@shared_task(name="messaging.validate")
+def validate(**_kwargs: Any) -> dict[str, int]:
+    """Every 5 min: asks about open instances, and suspects those that do not deliver. Returns counts."""
+    return validating.validate(now=timezone.now())

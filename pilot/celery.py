@@ -86,6 +86,16 @@ app.conf.beat_schedule = {
         "schedule": 600.0,
         "options": {"queue": "health", "expires": 550},
     },
+    "validate-instances": {
+        "task": "messaging.validate",
+        "schedule": 300.0,
+        "options": {"queue": "health", "expires": 250},
+    },
+    "listen-for-webhooks": {
+        "task": "webhooks.listen",
+        "schedule": 300.0,
+        "options": {"queue": "health", "expires": 250},
+    },
     "follow-outages": {
         "task": "instances.follow",
         "schedule": 15.0,

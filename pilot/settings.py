@@ -92,6 +92,15 @@ OUTBOUND_PORTS = env.ports("OUTBOUND_PORTS", "80,443,8080,8443")
 HEALTHCHECK_SLEEP = timedelta(milliseconds=env.integer("HEALTHCHECK_SLEEP_MS", 120_000))
 HEALTHCHECK_RESTARTS_AT_ONCE = env.integer("HEALTHCHECK_RESTARTS_AT_ONCE", 10, least=1, most=100)
 ACK_POLL_AFTER = timedelta(seconds=env.integer("ACK_POLL_AFTER_SECONDS", 60, least=1))
+ACKS_MISSING_AFTER = timedelta(seconds=env.integer("ACKS_MISSING_AFTER_SECONDS", 180, least=1))
+ACKS_MISSING_LEAST = env.integer("ACKS_MISSING_LEAST", 5, least=1)
+UNCONFIRMED_LEAST = env.integer("UNCONFIRMED_LEAST", 5, least=1)
+UNCONFIRMED_PERCENT = env.integer("UNCONFIRMED_PERCENT", 50, least=1, most=100)
+WEBHOOKS_SILENT_AFTER = timedelta(seconds=env.integer("WEBHOOKS_SILENT_AFTER_SECONDS", 300, least=1))
+WEBHOOKS_SILENT_LEAST = env.integer("WEBHOOKS_SILENT_LEAST", 3, least=1)
+CANARY = env.boolean("CANARY", False)  # of every instance, whatever its own switch says
+CANARY_NUMBER = env.text("CANARY_NUMBER", "")  # E.164; empty: each instance's own
+CANARY_EVERY = timedelta(seconds=env.integer("CANARY_EVERY_SECONDS", 3600, least=60))
 ACK_POLL_FOR = timedelta(hours=env.integer("ACK_POLL_FOR_HOURS", 24, least=1))
 
 # --- upkeep -----------------------------------------------------------------------------------------------

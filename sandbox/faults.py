@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "failed_status": (EVERY, {"code": 131026, "details": "", "then": ""}),
     "read_only": (EVERY, {}),
     "dead_socket": (EVERY, {}),
+    "zombie": (SENDS, {"cured_by_restart": True}),
     "typing_fails": ("chat/sendPresence", {}),
     "stay_pending": (EVERY, {}),
     "error_receipt": (EVERY, {}),
@@ -143,6 +144,12 @@ class Faults:
             if fault.kind == kind and fault.matches(target) and fault.strike():
                 return fault
         return None
+
+    def cure(self, instance: str) -> None:
+        """What ends when an instance is restarted."""
+        for fault in list(self._faults.values()):
+            if fault.params.get("cured_by_restart") and fnmatchcase(instance, fault.instance):
+                self.clear(fault.id)
 
     def list(self) -> list[dict[str, Any]]:
         return [fault.describe() for fault in self._faults.values()]

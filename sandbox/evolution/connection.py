@@ -73,6 +73,7 @@ class Connections:
         )
 
     def restart(self, instance: Instance) -> None:
+        self._core.faults.cure(instance.name)
         self._attempt(instance, self._reconnect(instance))
 
     def drop(self, instance: Instance, *, reason: int, terminal: bool) -> None:

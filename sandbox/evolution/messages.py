@@ -149,6 +149,10 @@ async def _accept(
 ) -> Answer:
     """WhatsApp took the message. The ledger and the mailbox have it before anybody is told."""
     core, instance = evolution.core, call.instance
+    if core.faults.take("zombie", Target(instance=instance.name, number=call.number, op=call.op)):
+        evolution.mailbox.store(record, instance_id=instance.id, address=contact.address)
+        evolution.events.emit(instance, "send.message", record, number=contact.jid)
+        return 201, record
     receipts = evolution.receipts.plan(instance, jid=contact.jid, op=call.op)
     message = None
     with core.database.transaction():

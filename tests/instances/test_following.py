@@ -380,6 +380,19 @@ def test_one_that_does_not_deliver_is_over_when_a_receipt_comes_after_the_restar
     assert following.follow(now=start + 4 * MINUTE) == {"ended": 1}
 
 
+def test_sets_the_webhook_of_one_that_reports_nothing_before_it_restarts_it(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("webhook_config_wiped", instance=instance.provider_name)
+    health.suspect(instance_id=instance.pk, reason="webhooks_silent", evidence={}, now=start)
+
+    following.follow(now=start)
+
+    ops = [entry["op"] for entry in sandbox.requests()]
+    assert ops.index("webhook/set") < ops.index("instance/restart")
+    assert sandbox.api.get(f"/webhook/find/{instance.provider_name}").json()["enabled"]
+
+
 def test_says_in_the_history_that_it_restarted(instance: Instance, start: datetime) -> None:
     status.move(instance_id=instance.pk, to="degraded", at=start, reason="instance_disconnected")
     following.follow(now=start + MINUTE)

@@ -336,3 +336,15 @@ def test_has_no_fault_without_a_test() -> None:
 
     used = set(re.findall(r'arm\("(\w+)"|"kind": "(\w+)"', tests))
     assert set(KINDS) - {kind for pair in used for kind in pair} == set()
+
+
+def test_takes_messages_and_delivers_none_until_it_is_restarted(sandbox: Emulator) -> None:
+    sandbox.arm("zombie", instance="a1")
+
+    assert sandbox.send("a1").status_code == 201
+    assert (sandbox.state("a1"), sandbox.ledger()) == ("open", [])
+
+    sandbox.api.post("/instance/restart/a1")
+    eventually(lambda: sandbox.state("a1") == "open")
+    sandbox.send("a1")
+    assert len(sandbox.ledger()) == 1
