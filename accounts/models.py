@@ -184,6 +184,8 @@ class Scope(models.TextChoices):
     CONTACTS_WRITE = "contacts:write", _("Manage contacts and opt-ins")
     USAGE_READ = "usage:read", _("Read usage")
     KEYS_ADMIN = "keys:admin", _("Manage API keys")
+    WEBHOOKS_READ = "webhooks:read", _("Read webhooks")
+    WEBHOOKS_WRITE = "webhooks:write", _("Manage webhooks")
 
 
 def key_scopes() -> list[tuple[str, Any]]:
@@ -257,6 +259,13 @@ class Action(models.TextChoices):
     OPT_IN_REVOKED = "opt_in.revoked", _("Opt-out recorded")
     OPT_IN_SKIPPED = "opt_in.skipped", _("Sent without checking opt-in")
     QUEUE_PURGED = "queue.purged", _("Waiting messages cancelled")
+    WEBHOOK_CREATED = "webhook.created", _("Webhook created")
+    WEBHOOK_CHANGED = "webhook.changed", _("Webhook changed")
+    WEBHOOK_SECRET_ROTATED = "webhook.secret_rotated", _("Webhook's secret rotated")
+    WEBHOOK_ENABLED = "webhook.enabled", _("Webhook switched on")
+    WEBHOOK_DISABLED = "webhook.disabled", _("Webhook switched off")
+    WEBHOOK_REMOVED = "webhook.removed", _("Webhook removed")
+    WEBHOOK_REPLAYED = "webhook.replayed", _("Webhook events replayed")
 
 
 def audit_actions() -> list[tuple[str, Any]]:

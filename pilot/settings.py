@@ -293,6 +293,8 @@ SPECTACULAR_SETTINGS = {
         "ButtonKind": "messaging.fields.BUTTON_KINDS",
         "InstanceStatus": "instances.models.InstanceStatus",
         "MessageStatus": "messaging.models.Status",
+        "WebhookDeliveryStatus": "webhooks.models.DeliveryStatus",
+        "WebhookEventType": "webhooks.api.serializers.EVENT_TYPES",
     },
 }
 

@@ -11,6 +11,7 @@ import messaging.alert_pages
 import messaging.api.urls
 import messaging.dashboard
 import messaging.queue_pages
+import webhooks.api.urls
 from pilot import errors, metrics, probes
 
 dashboard = [
@@ -23,6 +24,7 @@ dashboard = [
 api = [
     *instances.api.urls.urlpatterns,
     *messaging.api.urls.urlpatterns,
+    *webhooks.api.urls.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
     re_path(r"", errors.unknown_path),
