@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
+from django.db.models import Model, QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+Row = TypeVar("Row", bound=Model)
 OFFSET = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 MOST_ROWS = 200
 
@@ -76,6 +79,26 @@ class CursorField(serializers.CharField):
 def cursor_of(place: str) -> str:
     """The cursor that CursorField reads back as `place`."""
     return urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def page_of(rows: QuerySet[Row], *, limit: int, place: Callable[[Row], str]) -> tuple[list[Row], str | None]:
+    """The first `limit` of `rows`, which come in the order of `place`, and the cursor of the page after them: None on
+    the last one. `place` is what a cursor says of the row that it follows."""
+    page = list(rows[: limit + 1])
+    return page[:limit], cursor_of(place(page[limit - 1])) if len(page) > limit else None
+
+
+def bad_cursor() -> ValidationError:
+    """What is answered to a cursor that names no place in the list."""
+    return ValidationError({"cursor": [_("Not a cursor that this list gave out.")]})
+
+
+def validated(form: type[serializers.Serializer[Any]], given: Any) -> dict[str, Any]:
+    """What a request's body or query says, by this form. Raises DRF's ValidationError."""
+    filled = form(data=given)
+    filled.is_valid(raise_exception=True)
+    fields: dict[str, Any] = filled.validated_data
+    return fields
 
 
 class PageFilter(StrictSerializer):

@@ -10,7 +10,7 @@ from accounts.api.authentication import key_of
 from accounts.models import Scope
 from instances.api.serializers import InstancePageSerializer, InstanceSerializer
 from instances.models import Instance, InstanceStatus
-from pilot.api import ApiView, PageFilter, cursor_of, refusals
+from pilot.api import ApiView, PageFilter, page_of, refusals, validated
 
 
 class InstancesView(ApiView):
@@ -24,18 +24,11 @@ class InstancesView(ApiView):
         responses={200: InstancePageSerializer} | refusals(400, 403),
     )
     def get(self, request: Request) -> Response:
-        form = PageFilter(data=request.query_params.dict())
-        form.is_valid(raise_exception=True)
-        limit, cursor = form.validated_data["limit"], form.validated_data.get("cursor", "")
+        wanted = validated(PageFilter, request.query_params.dict())
         present = Instance.objects.filter(tenant_id=key_of(request).tenant_id).exclude(
             status=InstanceStatus.REMOVED
         )
         columns = present.only("name", "status", "status_changed_at", "paused", "number")
-        page = list(columns.filter(name__gt=cursor).order_by("name")[: limit + 1])
-        more = len(page) > limit
-        return Response(
-            {
-                "instances": InstanceSerializer(page[:limit], many=True).data,
-                "next_cursor": cursor_of(page[limit - 1].name) if more else None,
-            }
-        )
+        rows = columns.filter(name__gt=wanted.get("cursor", "")).order_by("name")
+        page, next_cursor = page_of(rows, limit=wanted["limit"], place=lambda instance: instance.name)
+        return Response({"instances": InstanceSerializer(page, many=True).data, "next_cursor": next_cursor})

@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
-from django.utils.translation import gettext as _
-from rest_framework.exceptions import ValidationError
 
 from accounts.models import ApiKey
 from messaging import numbers
 from messaging.api.serializers import LONGEST_NAME, MessageFilter, shown
 from messaging.models import Message, MessageLabel
-from pilot.api import cursor_of
+from pilot.api import bad_cursor, page_of, validated
 
 METADATA = re.compile(rf"metadata\[(.{{1,{LONGEST_NAME}}})\]")
 FILTERS = {
@@ -38,24 +36,17 @@ def messages_of(key: ApiKey) -> QuerySet[Message]:
     )
 
 
-def page_of(key: ApiKey, query: Mapping[str, str]) -> dict[str, Any]:
+def messages_page(key: ApiKey, query: Mapping[str, str]) -> dict[str, Any]:
     """The page that a query string asks for, newest first. Raises DRF's ValidationError."""
     labels = {match[1]: value for name, value in query.items() if (match := METADATA.fullmatch(name))}
-    form = MessageFilter(data={name: value for name, value in query.items() if not METADATA.fullmatch(name)})
-    form.is_valid(raise_exception=True)
-    wanted: dict[str, Any] = form.validated_data
+    rest = {name: value for name, value in query.items() if not METADATA.fullmatch(name)}
+    wanted = validated(MessageFilter, rest)
     if "reference" in wanted:
         labels[""] = wanted["reference"]
     messages = _labelled(_filtered(messages_of(key), wanted), labels, key)
-    return _page(_after(messages, wanted.get("cursor"), key), limit=wanted["limit"])
-
-
-def _page(messages: QuerySet[Message], *, limit: int) -> dict[str, Any]:
-    rows = list(messages.order_by("-created_at", "-id")[: limit + 1])
-    return {
-        "messages": [shown(message) for message in rows[:limit]],
-        "next_cursor": cursor_of(rows[limit - 1].pk) if len(rows) > limit else None,
-    }
+    rows = _after(messages, wanted.get("cursor"), key).order_by("-created_at", "-id")
+    page, next_cursor = page_of(rows, limit=wanted["limit"], place=lambda message: message.pk)
+    return {"messages": [shown(message) for message in page], "next_cursor": next_cursor}
 
 
 def _filtered(messages: QuerySet[Message], wanted: Mapping[str, Any]) -> QuerySet[Message]:
@@ -80,5 +71,5 @@ def _after(messages: QuerySet[Message], cursor: str | None, key: ApiKey) -> Quer
         return messages
     last = messages_of(key).filter(pk=cursor).values_list("created_at", flat=True).first()
     if last is None:
-        raise ValidationError({"cursor": [_("Not a cursor that this list gave out.")]})
+        raise bad_cursor()
     return messages.filter(created_at__lte=last).exclude(created_at=last, pk__gte=cursor)

@@ -3,6 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
+from messaging.api import templates
 from messaging.api.views import (
     MessageBatchView,
     MessageCancelView,
@@ -22,6 +23,7 @@ class MessageIdConverter(StringConverter):
 register_converter(MessageIdConverter, "message_id")
 
 urlpatterns = [
+    *templates.urlpatterns,
     path("messages", MessagesView.as_view(), name="messages"),
     path("messages/batch", MessageBatchView.as_view(), name="message_batch"),
     path("messages/<message_id:message_id>", MessageView.as_view(), name="message"),

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from accounts.api.authentication import key_of
 from accounts.models import ApiKey, Scope
 from messaging.accepting import Answer, Order, submit, submit_all
-from messaging.api.listing import messages_of, page_of
+from messaging.api.listing import messages_of, messages_page
 from messaging.api.orders import answer_of, batch_orders, forecast_of, order_of
 from messaging.api.serializers import (
     WHY_FIELDS,
@@ -32,7 +32,7 @@ from messaging.api.serializers import (
 )
 from messaging.cancelling import cancel
 from messaging.models import Message, MessageEvent
-from pilot.api import ApiView, refusals
+from pilot.api import ApiView, refusals, validated
 from pilot.errors import api_exception_handler
 
 IDEMPOTENCY_HEADER = OpenApiParameter(
@@ -73,7 +73,7 @@ class MessagesView(ApiView):
         responses={200: MessagePageSerializer} | refusals(400, 403),
     )
     def get(self, request: Request) -> Response:
-        return Response(page_of(key_of(request), request.query_params.dict()))
+        return Response(messages_page(key_of(request), request.query_params.dict()))
 
 
 class MessageBatchView(ApiView):
@@ -89,11 +89,9 @@ class MessageBatchView(ApiView):
         responses={200: BatchResultSerializer} | refusals(400, 403, 413, 415),
     )
     def post(self, request: Request) -> Response:
-        form = BatchSerializer(data=request.data)
-        form.is_valid(raise_exception=True)
         orders = batch_orders(
             key=key_of(request),
-            bodies=form.validated_data["messages"],
+            bodies=validated(BatchSerializer, request.data)["messages"],
             idempotency_key=request.headers.get("Idempotency-Key"),
         )
         answers = submit_all([order for order in orders if isinstance(order, Order)], now=timezone.now())

@@ -23,6 +23,16 @@ OPEN = {"api/schema", "api/docs", "api/"}  # the last one answers 404 to everyth
 GUARDED: dict[str, list[tuple[str, Scope, int]]] = {
     "api/instances": [("GET", Scope.INSTANCES_READ, 200)],
     "api/messages": [("GET", Scope.MESSAGES_READ, 200), ("POST", Scope.MESSAGES_WRITE, 400)],
+    "api/templates": [("GET", Scope.TEMPLATES_READ, 200), ("POST", Scope.TEMPLATES_WRITE, 201)],
+    "api/templates/<slug:name>": [("GET", Scope.TEMPLATES_READ, 404)],
+    "api/templates/<slug:name>/versions": [
+        ("GET", Scope.TEMPLATES_READ, 404),
+        ("POST", Scope.TEMPLATES_WRITE, 404),
+    ],
+    "api/templates/<slug:name>/versions/<int:number>/publish": [("POST", Scope.TEMPLATES_WRITE, 404)],
+    "api/templates/<slug:name>/archive": [("POST", Scope.TEMPLATES_WRITE, 404)],
+    "api/templates/<slug:name>/restore": [("POST", Scope.TEMPLATES_WRITE, 404)],
+    "api/templates/<slug:name>/preview": [("POST", Scope.TEMPLATES_READ, 404)],
     "api/messages/batch": [("POST", Scope.MESSAGES_WRITE, 200)],
     "api/messages/<message_id:message_id>/why": [("GET", Scope.MESSAGES_READ, 404)],
     "api/messages/<message_id:message_id>/cancel": [("POST", Scope.MESSAGES_WRITE, 404)],
@@ -43,9 +53,18 @@ def routes(resolver: Any, prefix: str = "") -> Iterator[str]:
 
 # What stands for each part of a route, and what is posted to it; TEXT where nothing is said.
 PARTS: dict[str, Callable[[World, Message], str]] = {
-    "<message_id:message_id>": lambda _world, message: message.pk
+    "<message_id:message_id>": lambda _world, message: message.pk,
+    "<slug:name>": lambda world, _message: world.template.name,
+    "<int:number>": lambda _world, _message: "1",
 }
-BODIES: dict[str, Any] = {"api/messages/batch": {"messages": [TEXT]}}
+BODIES: dict[str, Any] = {
+    "api/messages/batch": {"messages": [TEXT]},
+    "api/templates": {"name": "novo", "category": "utility", "text": "Oi"},
+    "api/templates/<slug:name>/versions": {"text": "Oi"},
+    "api/templates/<slug:name>/archive": {},
+    "api/templates/<slug:name>/restore": {},
+    "api/templates/<slug:name>/preview": {"variables": {"nome": "Ana"}},
+}
 
 
 def call(api: Api, method: str, route: str, world: World, message: Message) -> Any:
