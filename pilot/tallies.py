@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from django.db import connection
-
+from pilot import sql
 from pilot.models import Tally
 
 # Sorted, so that two who add at once cannot deadlock.
 _ADD = """
 INSERT INTO pilot_tally (name, labels, value)
-SELECT %s, string_to_array(added.labels, chr(31)), added.value
+SELECT %s::text, string_to_array(added.labels, chr(31)), added.value
 FROM unnest(%s::text[], %s::float8[]) AS added (labels, value) ORDER BY 2
 ON CONFLICT (name, labels) DO UPDATE SET value = pilot_tally.value + excluded.value
 """
@@ -22,8 +21,7 @@ def add(name: str, counts: Mapping[tuple[str, ...], float]) -> None:
     wanted = {chr(31).join(labels): value for labels, value in counts.items() if value}
     if not wanted:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(_ADD, [name, list(wanted), list(wanted.values())])
+    sql.execute(_ADD, [name, list(wanted), [float(value) for value in wanted.values()]])
 
 
 def read() -> Iterator[tuple[str, tuple[str, ...], float]]:

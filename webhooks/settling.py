@@ -26,7 +26,7 @@ from psycopg.types.json import Jsonb
 from accounts import events
 from pilot import alerts, sql
 from pilot.outbound import Answer, Unanswered
-from webhooks import retrying
+from webhooks import retrying, tallying
 from webhooks.claiming import Claim
 from webhooks.models import DeliveryStatus, DisabledBy, WebhookEndpoint
 
@@ -92,6 +92,7 @@ def settle(settlements: Sequence[Settlement], *, now: datetime) -> None:
     sql.execute(_SETTLE, [list(column) for column in zip(*rows, strict=True)])
     try:
         _judge(settlements, now)
+        tallying.count(settlement.result for settlement in settlements)
     except DatabaseError:  # apart from the above, which must not be done again because of it
         log.exception("webhooks.nothing_learned")
 

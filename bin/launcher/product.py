@@ -104,7 +104,8 @@ def processes(state: State, addresses: Addresses, env: Mapping[str, str]) -> lis
         "worker": [*celery, "worker", *pool, *queues, "-l", "INFO"],
         "beat": [*celery, "beat", *schedule, "-l", "INFO"],
     }
-    started = [_module(name, argv, state, env) for name, argv in modules.items()]
+    own = {"web": {"PROMETHEUS_MULTIPROC_DIR": str(state.empty("metrics"))}}
+    started = [_module(name, argv, state, {**env, **own.get(name, {})}) for name, argv in modules.items()]
     return [*started, manage("consume", "consume", env=env, log=state.log("consume"))]
 
 

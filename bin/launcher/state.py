@@ -57,6 +57,13 @@ class State:
         """Where a part writes its log."""
         return self.logs / f"{name}.log"
 
+    def empty(self, name: str) -> Path:
+        """A directory for what is of this run only, without what the last one left."""
+        directory = self.root / name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        return directory
+
     def rotate_logs(self) -> None:
         """Set the last run's logs aside, one generation."""
         for log in self.logs.glob("*.log"):

@@ -13,8 +13,9 @@ __all__ = ["sandbox", "sandbox_process"]
 
 
 @pytest.fixture
-def product(transactional_db: None, sandbox: Emulator) -> Iterator[Product]:
-    product = Product(sandbox)
+def product(request: pytest.FixtureRequest, transactional_db: None, sandbox: Emulator) -> Iterator[Product]:
+    """Parametrize it indirectly with the options of Product."""
+    product = Product(sandbox, **getattr(request, "param", {}))
     try:
         product.start()
         yield product

@@ -53,12 +53,17 @@ def forgetful(directory: Path) -> Valkey:
 
 
 class Product:
-    """Web, worker, beat and consume, with a Redis and nothing that restarts what ends."""
+    """Web in `webs` processes, worker, beat and consume, with a Redis and nothing that restarts what ends."""
 
-    def __init__(self, emulator: Emulator, redis: Callable[[Path], Valkey | Sentinels] = forgetful) -> None:
+    def __init__(
+        self, emulator: Emulator, redis: Callable[[Path], Valkey | Sentinels] = forgetful, *, webs: int = 1
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(dir=os.environ.get("PILOT_TEST_ENGINES")))
         self.directory.chmod(0o755)
         self.emulator = emulator
+        self.webs = webs
+        self.metrics = self.directory / "metrics"
+        self.metrics.mkdir()
         self.valkey = redis(self.directory)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -97,7 +102,11 @@ class Product:
         )
 
     def _part(self, name: str) -> Process:
-        arguments = [*PARTS[name], str(self.port)] if name == "web" else PARTS[name]
+        own: dict[str, str] = {}
+        arguments = PARTS[name]
+        if name == "web":
+            arguments = [*arguments, str(self.port), "--workers", str(self.webs)]
+            own = {"PROMETHEUS_MULTIPROC_DIR": str(self.metrics)}
         module = [] if arguments[0].endswith(".py") else ["-m"]
         if name == "beat":
             arguments = [*arguments, "--schedule", str(self.directory / "schedule")]
@@ -111,7 +120,8 @@ class Product:
                 "PUBLIC_URL": self.url,
                 "WHATSAPP_QUEUE_WORKER_REFRESH_MS": "1000",
                 "SEND_TIMEOUT_SECONDS": "5",
-            },
+            }
+            | own,
             cwd=paths.REPO,
         )
 

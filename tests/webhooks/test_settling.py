@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from accounts.models import Event
+from pilot import tallies
 from pilot.models import Alert
 from pilot.outbound import Answer, Unanswered
 from tests.factories import NOW
@@ -15,6 +16,7 @@ from tests.webhooks.tellings import fan_out, make_endpoint, tell
 from webhooks.claiming import claim, lease
 from webhooks.models import WebhookDelivery, WebhookEndpoint
 from webhooks.settling import KEPT_ATTEMPTS, SILENT_CALLS, Settlement, settle
+from webhooks.tallying import BOUNDS
 
 pytestmark = pytest.mark.django_db
 
@@ -283,3 +285,16 @@ def test_all_is_well_writes_no_endpoint(django_assert_num_queries: Any) -> None:
         settle([Settlement(each, answer(200), {}) for each in claims], now=NOW)
 
     assert lease() > timedelta(seconds=15)
+
+
+def test_counts_attempts_by_what_was_answered() -> None:
+    tell(make_endpoint(), 3)
+    attempt(answer(204), room=1)
+    attempt(answer(503), room=1)
+    attempt(SILENT, room=1)
+
+    found = {(name, *labels): value for name, labels, value in tallies.read()}
+
+    assert found["webhook_seconds", "2xx", "1"] == found["webhook_seconds", "5xx", "1"] == 1
+    assert found["webhook_seconds_sum", "2xx"] == pytest.approx(0.1)
+    assert found["webhook_seconds", "no_answer", str(BOUNDS.index(15) + 1)] == 1
