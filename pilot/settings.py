@@ -291,6 +291,8 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/",
     "ENUM_NAME_OVERRIDES": {
         "ButtonKind": "messaging.fields.BUTTON_KINDS",
+        "MessageCategory": "messaging.models.Category",
+        "OwnCategory": "messaging.api.serializers.OWN_CATEGORIES",
         "InstanceStatus": "instances.models.InstanceStatus",
         "MessageStatus": "messaging.models.Status",
         "WebhookDeliveryStatus": "webhooks.models.DeliveryStatus",

@@ -19,7 +19,9 @@ from messaging.models import Category, FailureCode, Message, Status
 from messaging.waiting import explain
 from pilot.api import ErrorBodySerializer, InstantField, PageFilter, StrictSerializer
 
-OWN_CATEGORIES = [Category.UTILITY, Category.MARKETING, Category.OTP]
+OWN_CATEGORIES = [
+    (category.value, category.label) for category in (Category.UTILITY, Category.MARKETING, Category.OTP)
+]
 OWN_CONTENT = ("text", "title", "footer", "buttons")
 MOST_METADATA = 20
 LONGEST_NAME = 40
@@ -142,7 +144,7 @@ class SubmissionSerializer(StrictSerializer):
         "Which kinds an instance can send depends on its provider.",
     )
     category = serializers.ChoiceField(
-        [(category.value, category.label) for category in OWN_CATEGORIES],
+        OWN_CATEGORIES,
         required=False,
         help_text="What `text` is for; decides how long it may wait. `utility` unless given.",
     )

@@ -59,7 +59,7 @@ class NewTemplateSerializer(ContentSerializer):
         max_length=80, help_text="What `template` in a message refers to: letters, digits, `-` and `_`."
     )
     category = serializers.ChoiceField(
-        [(category.value, category.label) for category in OWN_CATEGORIES],
+        OWN_CATEGORIES,
         help_text="What its messages are for; decides how long they may wait.",
     )
 
