@@ -4,6 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from messaging.api import templates
+from messaging.api.queues import QueuesView
 from messaging.api.views import (
     MessageBatchView,
     MessageCancelView,
@@ -23,6 +24,7 @@ class MessageIdConverter(StringConverter):
 register_converter(MessageIdConverter, "message_id")
 
 urlpatterns = [
+    path("queues", QueuesView.as_view(), name="queues"),
     *templates.urlpatterns,
     path("messages", MessagesView.as_view(), name="messages"),
     path("messages/batch", MessageBatchView.as_view(), name="message_batch"),
