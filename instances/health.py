@@ -29,7 +29,6 @@ from instances.providers.base import (
 # An instance that fails while it says that it is open gets a try this often, and no more.
 RECHECK_AFTER = timedelta(seconds=30)
 DOUBTFUL = (InstanceStatus.DEGRADED, InstanceStatus.CONNECTING)
-SHOULD_BE_OPEN = (InstanceStatus.OPEN, InstanceStatus.DEGRADED)
 
 # What an instance becomes by the provider's word for its connection.
 LOST: Mapping[str, str] = {
@@ -55,7 +54,7 @@ def recheck(*, now: datetime) -> dict[str, int]:
 def keep_hooks(*, now: datetime) -> dict[str, int]:
     """Sets the webhook configuration again where it drifted (Evolution loses it on restarts). Returns counts."""
     servers.take_from_settings()
-    present = Q(status__in=SHOULD_BE_OPEN)
+    present = Q(status__in=outages.CONNECTED)
     return asking.in_batches("hook_checked_at", present, _keep_hooks, now)
 
 
@@ -64,7 +63,7 @@ def check(*, now: datetime) -> dict[str, int]:
 
     One that the provider no longer has is closed; one that is not connected is to be restarted at once.
     """
-    present = Q(status__in=SHOULD_BE_OPEN)
+    present = Q(status__in=outages.CONNECTED)
     return asking.in_batches("health_checked_at", present, _check, now, seconds=CHECK_SECONDS)
 
 
@@ -115,7 +114,7 @@ def _check(subjects: Subjects, now: datetime) -> Mapping[str, int]:
             _lose(subjects[key].instance, state, now)
         elif state in SILENT:
             again = now + settings.HEALTHCHECK_SLEEP
-            outages.doubt(instance_id=key, reason=state, at=now, recheck_at=again)
+            outages.doubt(instance=subjects[key].instance, reason=state, at=now, recheck_at=again)
     return Counter(states.values())
 
 

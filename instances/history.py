@@ -34,6 +34,7 @@ REASONS = {
     "closed": _("It lost its connection to WhatsApp."),
     "connecting": _("It is trying to connect to WhatsApp."),
     "health_check": _("It was not connected, or did not deliver."),
+    "unstable": _("Its connection comes and goes."),
     "acks_missing": _("Messages were taken over, but WhatsApp acknowledges none."),
     "unconfirmed": _("Too many sends get no answer."),
     "webhooks_silent": _("It reports nothing any more."),

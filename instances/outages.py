@@ -23,6 +23,7 @@ from pilot.alerts.kinds import KindName
 DOWN, NOT_DELIVERING = Outage.Kind.DOWN, Outage.Kind.NOT_DELIVERING
 ALERTS: dict[str, KindName] = {DOWN: "instance_down", NOT_DELIVERING: "instance_not_delivering"}
 
+CONNECTED = (InstanceStatus.OPEN, InstanceStatus.DEGRADED)
 # A restart does not help these: somebody must pair the number again.
 NEEDS_A_PERSON = frozenset(
     {
@@ -68,10 +69,12 @@ def suspect(*, instance_id: int, reason: str, at: datetime) -> Outage:
     return outage
 
 
-def doubt(*, instance_id: int, reason: str, at: datetime, recheck_at: datetime) -> None:
-    """An instance whose provider does not answer: asked again before anybody is alarmed."""
-    begun = {"began_at": at, "reason": reason[:200], "recheck_at": recheck_at}
-    Outage.objects.get_or_create(instance_id=instance_id, kind=DOWN, ended_at=None, defaults=begun)
+def doubt(*, instance: Instance, reason: str, at: datetime, recheck_at: datetime) -> None:
+    """An instance of which we cannot tell how it is: to be asked again before anybody is alarmed."""
+    if instance.status in CONNECTED:
+        begun = {"began_at": at, "reason": reason[:200], "recheck_at": recheck_at}
+        Outage.objects.get_or_create(instance=instance, kind=DOWN, ended_at=None, defaults=begun)
+    of(instance.pk, DOWN).filter(recheck_at=None).update(recheck_at=recheck_at)
 
 
 def hasten(*, instance_id: int, at: datetime) -> None:

@@ -73,7 +73,7 @@ def move(
             instance_id=instance_id, kind=to, at=at, detail={"from": old, "reason": reason, **(detail or {})}
         )
         if to in (CLOSED, DEGRADED):
-            connected = old in (OPEN, DEGRADED)
+            connected = old in outages.CONNECTED
             outages.lost(instance_id=instance_id, to=to, reason=reason, at=at, was_connected=connected)
         transaction.on_commit(queues_changed, robust=True)
         if to == OPEN:

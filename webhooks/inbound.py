@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -20,19 +20,21 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from instances import connecting
+from instances import connecting, outages
 from instances.models import Instance
-from webhooks.models import InboundCall
+from webhooks.models import CONNECTION_EVENTS, CONNECTION_UPDATE, InboundCall
 
 log = structlog.get_logger(__name__)
 
-CONNECTION_UPDATE = "connection.update"
 EVENT_NAME = re.compile(r"[a-z][a-z._]{0,59}")
 # Evolution puts the instance's key into its calls. No string's content matches: a quote inside one is escaped.
 API_KEY = re.compile(rb'("apikey"\s*:\s*)"(?:[^"\\]|\\.)*"')
 # An instance that cannot reach WhatsApp reports "connecting" about 16 times a second. Within this time a report that
-# only repeats the newest call of its instance says nothing, and is not stored.
+# only repeats the newest news of the connection says nothing, and is not stored.
 COLLAPSED_WITHIN = timedelta(seconds=10)
+# Others come and go as fast. Of those so many are stored in so long; how it ended is then asked for.
+STORM = 6
+STORM_WITHIN = timedelta(minutes=1)
 
 
 @csrf_exempt
@@ -68,7 +70,7 @@ def _store(instance: Instance, body: bytes) -> None:
     call = _parsed(body)
     event = call.get("event")
     name = event if isinstance(event, str) and EVENT_NAME.fullmatch(event) else ""
-    if name == CONNECTION_UPDATE and _repeats_newest(instance, call.get("data")):
+    if name == CONNECTION_UPDATE and _says_nothing(instance, call.get("data")):
         return
     InboundCall.objects.create(instance=instance, event=name, body=API_KEY.sub(rb'\1"redacted"', body))
 
@@ -81,10 +83,26 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return call if isinstance(call, dict) else {}
 
 
-def _repeats_newest(instance: Instance, data: Any) -> bool:
-    """Whether the newest call of `instance` says the same. Only the newest: a state that came back is news."""
-    newest = InboundCall.objects.filter(instance=instance).order_by("-id").first()
-    if newest is None or newest.event != CONNECTION_UPDATE:
+def _says_nothing(instance: Instance, data: Any) -> bool:
+    """Whether this news of the connection of `instance` only repeats the newest, or is one of a storm."""
+    now = timezone.now()
+    about_it = InboundCall.objects.filter(instance=instance, event__in=CONNECTION_EVENTS)
+    newest = list(about_it.order_by("-id")[:STORM])
+    if newest and _repeats(newest[0], data, now):
+        return True
+    recent = [
+        call for call in newest if call.event == CONNECTION_UPDATE and call.received_at > now - STORM_WITHIN
+    ]
+    if len(recent) < STORM:
         return False
-    recent = newest.received_at > timezone.now() - COLLAPSED_WITHIN
-    return recent and _parsed(bytes(newest.body)).get("data") == data
+    outages.doubt(instance=instance, reason="unstable", at=now, recheck_at=now + settings.HEALTHCHECK_SLEEP)
+    return True
+
+
+def _repeats(newest: InboundCall, data: Any, now: datetime) -> bool:
+    """Only the newest: a state that came back is news."""
+    return (
+        newest.event == CONNECTION_UPDATE
+        and newest.received_at > now - COLLAPSED_WITHIN
+        and _parsed(bytes(newest.body)).get("data") == data
+    )

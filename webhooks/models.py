@@ -15,6 +15,16 @@ from instances.models import Instance
 from pilot.encryption import EncryptedJSONField
 from pilot.ids import new_id
 
+CONNECTION_UPDATE = "connection.update"
+# What a provider calls news of the connection.
+CONNECTION_EVENTS = (
+    CONNECTION_UPDATE,
+    "logout.instance",
+    "qrcode.updated",
+    "remove.instance",
+    "status.instance",
+)
+
 
 class InboundCall(models.Model):
     """One webhook call, stored before anything reads it: a parser's bug can then be replayed."""
@@ -34,6 +44,11 @@ class InboundCall(models.Model):
                 fields=["id"], name="inbound_call_pending", condition=models.Q(applied_at__isnull=True)
             ),
             models.Index(fields=["instance", "-id"], name="inbound_call_list"),
+            models.Index(  # inbound.receive(): the newest news of a connection
+                fields=["instance", "-id"],
+                name="inbound_call_connection",
+                condition=models.Q(event__in=CONNECTION_EVENTS),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ def test_wakes_an_instance_when_it_is_resumed_and_not_before(
     now: datetime, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Callable[..., Any]
 ) -> None:
     woken: list[int] = []
-    monkeypatch.setattr("pilot.celery.wake", woken.append)
+    monkeypatch.setattr("pilot.celery.wake_all", woken.extend)
     instance = make_instance()
 
     with django_capture_on_commit_callbacks(execute=True):

@@ -126,7 +126,7 @@ def test_tells_workers_after_the_commit(
 ) -> None:
     hints: list[object] = []
     monkeypatch.setattr(status, "queues_changed", lambda: hints.append("queues"))
-    monkeypatch.setattr("pilot.celery.wake", hints.append)
+    monkeypatch.setattr("pilot.celery.wake_all", hints.extend)
     instance = make_instance(status="closed")
 
     with django_capture_on_commit_callbacks(execute=True):

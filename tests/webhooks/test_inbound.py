@@ -16,9 +16,11 @@ from django.http import HttpResponse
 from django.test import Client
 from django.utils import timezone
 
-from instances.models import Instance
+from instances.models import Instance, InstanceEvent, Outage
+from pilot.models import Alert
 from tests.factories import make_instance
-from webhooks.models import InboundCall
+from webhooks import applying, inbound
+from webhooks.models import CONNECTION_EVENTS, InboundCall
 
 pytestmark = pytest.mark.django_db
 
@@ -200,6 +202,73 @@ def test_keeps_an_equal_connection_update_after_a_while() -> None:
     post(instance, connection_update("connecting"))
 
     assert InboundCall.objects.count() == 2
+
+
+def test_a_storm_of_changing_states_costs_few_rows_and_ends_in_a_question() -> None:
+    instance = make_instance()
+
+    answers = [
+        post(instance, connection_update(("connecting", "close", "open")[number % 3])).status_code
+        for number in range(160)
+    ]
+    applying.apply_pending(now=timezone.now())
+
+    assert set(answers) == {200}
+    assert InboundCall.objects.count() == inbound.STORM
+    assert InstanceEvent.objects.count() <= inbound.STORM
+    outage = Outage.objects.get()
+    assert outage.recheck_at is not None
+    assert not Alert.objects.exists()
+
+
+def test_a_storm_while_an_instance_is_paired_is_no_outage() -> None:
+    instance = make_instance(status="created")
+
+    for number in range(30):
+        post(instance, connection_update(("connecting", "close")[number % 2]))
+
+    assert (InboundCall.objects.count(), Outage.objects.count()) == (inbound.STORM, 0)
+
+
+def test_a_storm_between_receipts_is_one_too() -> None:
+    instance = make_instance()
+
+    for number in range(20):
+        post(instance, connection_update("connecting"))
+        post(instance, {"event": "messages.update", "data": {"keyId": f"3EB{number}", "status": "READ"}})
+
+    assert InboundCall.objects.filter(event="connection.update").count() == 1
+    assert InboundCall.objects.count() == 21
+
+
+def test_hears_an_instance_again_when_its_storm_is_over() -> None:
+    instance = make_instance()
+    for number in range(30):
+        post(instance, connection_update(("connecting", "open")[number % 2]))
+    InboundCall.objects.update(received_at=timezone.now() - timedelta(seconds=61))
+
+    post(instance, connection_update("close"))
+
+    assert InboundCall.objects.count() == inbound.STORM + 1
+
+
+def test_a_terminal_close_is_kept_in_any_storm() -> None:
+    instance = make_instance()
+    for number in range(30):
+        post(instance, connection_update(("connecting", "open")[number % 2]))
+
+    post(instance, {"event": "logout.instance", "data": None})
+
+    assert InboundCall.objects.latest("id").event == "logout.instance"
+
+
+def test_looks_for_the_newest_news_of_a_connection_by_its_index() -> None:
+    instance = make_instance()
+    newest = InboundCall.objects.filter(instance=instance, event__in=CONNECTION_EVENTS).order_by("-id")[:6]
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+
+    assert "inbound_call_connection" in newest.explain()
 
 
 def test_keeps_equal_connection_updates_of_different_instances() -> None:
