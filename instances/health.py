@@ -54,7 +54,7 @@ def recheck(*, now: datetime) -> dict[str, int]:
 def keep_hooks(*, now: datetime) -> dict[str, int]:
     """Sets the webhook configuration again where it drifted (Evolution loses it on restarts). Returns counts."""
     servers.take_from_settings()
-    present = Q(status__in=outages.CONNECTED)
+    present = Q(status__in=[*outages.CONNECTED, InstanceStatus.CONNECTING])
     return asking.in_batches("hook_checked_at", present, _keep_hooks, now)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
 
 from django.conf import settings
 
@@ -30,5 +31,8 @@ def config_of(instance: Instance) -> HookConfig:
 
 def is_right(instance: Instance, found: HookConfig | None) -> bool:
     """Whether what the provider has is the webhook that `instance` should have."""
-    wanted = config_of(instance)
-    return found is not None and found.url == wanted.url and set(found.events) == set(wanted.events)
+    return found is not None and _comparable(found) == _comparable(config_of(instance))
+
+
+def _comparable(hook: HookConfig) -> HookConfig:
+    return replace(hook, events=sorted(set(hook.events)), headers=dict(hook.headers))

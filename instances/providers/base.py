@@ -104,11 +104,12 @@ class OutboundMessage:
 
 @dataclass(frozen=True, slots=True)
 class HookConfig:
-    """Where a provider should post its events."""
+    """Where a provider should post its events. `plain` is to this very URL, and without the media themselves."""
 
     url: str
     events: Sequence[str]
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    plain: bool = True
 
 
 # --- the call ---------------------------------------------------------------------------------------------

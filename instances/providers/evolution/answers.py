@@ -130,7 +130,10 @@ def hook(answer: Answer) -> HookConfig | None:
         return None
     events = body.get("events")
     subscribed = [event for event in events if isinstance(event, str)] if isinstance(events, list) else []
-    return HookConfig(url=body.get("url") or "", events=subscribed, headers=body.get("headers") or {})
+    plain = not body.get("webhookByEvents") and not body.get("webhookBase64")
+    return HookConfig(
+        url=body.get("url") or "", events=subscribed, headers=body.get("headers") or {}, plain=plain
+    )
 
 
 def complaint(answer: Answer) -> str:
