@@ -40,7 +40,7 @@ def identify() -> int:
     Only where neither message nor echo fits another: of two equal texts to one person in flight, neither is touched.
     To be called by one process at a time, in a transaction.
     """
-    instance_ids = set(_lost().values_list("instance_id", flat=True))
+    instance_ids = _with_echoes(_lost().values_list("instance_id", flat=True).distinct())
     if not instance_ids:
         return 0
     # The order of the two reads matters. A message that gets its id between them was read as still unanswered, and so
@@ -61,6 +61,12 @@ def _hurry_receipts(echoes: Sequence[ParkedReceipt]) -> None:
         provider_message_id__in=[echo.provider_message_id for echo in echoes],
     )
     waiting.update(next_look_at=F("at"))
+
+
+def _with_echoes(instance_ids: QuerySet[Message, int]) -> set[int]:
+    """Those that have an echo parked: thousands may be unconfirmed after an outage, and there is nothing to compare."""
+    echoes = ParkedReceipt.objects.filter(status=Status.SUBMITTED, instance__in=list(instance_ids))
+    return set(echoes.values_list("instance_id", flat=True).distinct())
 
 
 def _lost() -> QuerySet[Message]:
