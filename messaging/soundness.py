@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import connection, transaction
 
 from instances.models import Instance, InstanceStatus
@@ -36,8 +35,7 @@ class _Queued:
 
     id: str
     deadline: datetime  # without zone, as in the index
-    created_at: datetime
-    deliver_until: datetime
+    waits_since: datetime
     category: str
     to: str
     recipient_id: str
@@ -45,10 +43,6 @@ class _Queued:
     body_override: bool
     template_version_id: int | None
     instance_id: int
-
-    def waits_since(self) -> datetime:
-        """When it could first have gone out: the deadline of one that is scheduled counts from that time."""
-        return max(self.created_at, self.deliver_until - settings.DEADLINES[self.category])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +66,8 @@ class Fault:
 
 # By the one index that has every queued message. Its id makes a page end between equal deadlines.
 _QUEUED = """
-SELECT id, deliver_until AT TIME ZONE 'UTC', created_at, deliver_until, category, "to", recipient_id, content,
-       body_override, template_version_id, instance_id
+SELECT id, deliver_until AT TIME ZONE 'UTC', coalesce(scheduled_at, created_at), category, "to", recipient_id,
+       content, body_override, template_version_id, instance_id
 FROM messaging_message
 WHERE status = 'queued' AND ((deliver_until AT TIME ZONE 'UTC'), id) > (%s::timestamp, %s::text)
 ORDER BY (deliver_until AT TIME ZONE 'UTC'), id LIMIT %s
@@ -115,7 +109,7 @@ def _page(deadline: datetime, message_id: str) -> list[_Queued]:
 
 def fault_of(message: _Queued, instance: Instance, now: datetime) -> Fault | None:
     """Why `message` can never go out, or None. Pure."""
-    if message.waits_since() <= now - QUEUE_TIMEOUT:
+    if message.waits_since <= now - QUEUE_TIMEOUT:
         return Fault(FailureCode.QUEUE_TIMEOUT)
     if instance.status == InstanceStatus.REMOVED:
         return Fault(FailureCode.INSTANCE_REMOVED, "instance")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings as configured
 from django.contrib.sessions.models import Session
+from django.db import connection
 
 from accounts.models import Event
 from instances.models import InstanceEvent
@@ -133,3 +134,17 @@ def test_every_policy_is_carried_out() -> None:
     timeless = {"sessions"}
 
     assert {each.name for each in retention.steps()} - timeless == set(configured.RETENTION_DAYS)
+
+
+@pytest.mark.parametrize(
+    "table", ["messaging_message", "messaging_messageevent", "webhooks_inboundcall"], ids=lambda table: table
+)
+def test_tables_with_a_queue_in_an_index_are_vacuumed_early_and_whole(table: str) -> None:
+    """Its dead entries are walked by whoever asks for the next one, however large the table is."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reloptions FROM pg_class WHERE relname = %s", [table])
+        options = dict(option.split("=") for option in cursor.fetchone()[0])
+
+    assert options["autovacuum_vacuum_scale_factor"] == "0"
+    assert int(options["autovacuum_vacuum_threshold"]) <= 200_000
+    assert options["vacuum_index_cleanup"] == "on"
