@@ -13,5 +13,5 @@ ALTER TABLE webhooks_inboundcall RESET (
 
 
 class Migration(migrations.Migration):
-    dependencies = [("webhooks", "0002_customers")]
+    dependencies = [("webhooks", "0003_connection_news")]
     operations = [migrations.RunSQL(TUNE, UNDO)]
