@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.core.validators import BaseValidator, MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Project, Tenant
+from instances.graph_models import MetaApp, MetaTemplate, UploadedMedia
 from instances.providers.base import Account
 from pilot.encryption import EncryptedJSONField, EncryptedTextField
+
+__all__ = ["MetaApp", "MetaTemplate", "UploadedMedia"]  # models of this app, beside those below
 
 LONGEST_PACE_SECONDS = 3600
 LONGEST_URGENT_GAP_SECONDS = 600
 MOST_A_DAY = 1_000_000
+MOST_AT_ONCE, MOST_AT_ONCE_HOSTED = 1000, 5
 LONGEST_TYPING_MS = 5000
 
 
@@ -51,16 +56,31 @@ class InstanceStatus(models.TextChoices):
     REMOVED = "removed", _("Removed")
 
 
+class Provider(models.TextChoices):
+    """Who carries an instance's messages: a key of instances.providers.PROVIDERS."""
+
+    EVOLUTION = "evolution", _("Evolution API")
+    META = "meta", _("WhatsApp Cloud API")
+    INSTAGRAM = "instagram", _("Instagram")
+
+
 class Instance(models.Model):
     """A WhatsApp number (or another account) that messages are sent from."""
 
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="instances")
     name = models.SlugField(_("name"), max_length=60)
-    provider = models.CharField(_("provider"), max_length=20, default="evolution")
+    provider = models.CharField(
+        _("provider"), max_length=20, choices=Provider.choices, default=Provider.EVOLUTION
+    )
     server = models.ForeignKey(
         EvolutionServer, models.PROTECT, null=True, blank=True, related_name="instances"
     )
     provider_name = models.CharField(_("name at the provider"), max_length=40, unique=True)
+    app = models.ForeignKey(
+        MetaApp, models.PROTECT, null=True, blank=True, related_name="instances", verbose_name=_("Meta app")
+    )
+    account_id = models.CharField(_("account id"), max_length=40, blank=True)  # phone number id, Instagram id
+    business_id = models.CharField(_("business id"), max_length=40, blank=True)  # WABA, Facebook page
     credentials = EncryptedJSONField(default=dict, blank=True)
     hook_token = EncryptedTextField(editable=False)
     hook_digest = models.CharField(max_length=64, unique=True, editable=False)
@@ -71,7 +91,7 @@ class Instance(models.Model):
     status_changed_at = models.DateTimeField(_("since"), default=timezone.now)
     paused = models.BooleanField(_("paused"), default=False)
     number = models.CharField(_("number"), max_length=20, blank=True)  # E.164
-    owner_id = models.CharField(_("provider's own id"), max_length=80, blank=True)
+    owner_id = models.CharField(_("provider's own id"), max_length=140, blank=True)
     profile_name = models.CharField(_("profile name"), max_length=120, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)
 
@@ -98,7 +118,14 @@ class Instance(models.Model):
         _("gap after an urgent one (s)"), default=2, validators=_seconds_up_to(LONGEST_URGENT_GAP_SECONDS)
     )
     concurrency = models.PositiveSmallIntegerField(
-        _("sends at once"), default=1, validators=[MinValueValidator(1), MaxValueValidator(5)]
+        _("sends at once"), default=1, validators=[MinValueValidator(1), MaxValueValidator(MOST_AT_ONCE)]
+    )
+    # Where set, the rate of the provider counts instead of the pace.
+    messages_per_second = models.PositiveSmallIntegerField(
+        _("messages per second"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(MOST_AT_ONCE)],
     )
     daily_cap = models.PositiveIntegerField(
         _("most a day"), null=True, blank=True, validators=[MaxValueValidator(MOST_A_DAY)]
@@ -131,8 +158,20 @@ class Instance(models.Model):
                 condition=models.Q(pace_least_seconds__lte=models.F("pace_most_seconds")),
                 name="instance_pace_ordered",
             ),
+            # A number on somebody's phone is banned for more; Meta's own API is made for it.
             models.CheckConstraint(
-                condition=models.Q(concurrency__range=(1, 5)), name="instance_concurrency_range"
+                condition=models.Q(concurrency__range=(1, MOST_AT_ONCE_HOSTED))
+                | (~models.Q(provider=Provider.EVOLUTION) & models.Q(concurrency__range=(1, MOST_AT_ONCE))),
+                name="instance_concurrency_range",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(messages_per_second__range=(1, MOST_AT_ONCE)), name="instance_rate_range"
+            ),
+            models.UniqueConstraint(  # who a webhook is about
+                "app",
+                "account_id",
+                name="instance_account_unique",
+                condition=~models.Q(account_id="") & ~models.Q(status=InstanceStatus.REMOVED),
             ),
             # Numbers that no timestamp can be made of would stop everybody who reads them.
             models.CheckConstraint(
@@ -154,14 +193,24 @@ class Instance(models.Model):
 
     def account(self) -> Account:
         """What a provider needs to know of this instance, without the row."""
+        base_url, api_key = self._endpoint()
         return Account(
             name=self.provider_name,
-            base_url=self.server.url if self.server else "",
-            api_key=self.server.api_key if self.server else "",
+            base_url=base_url,
+            api_key=api_key,
             credentials=self.credentials,
+            account_id=self.account_id,
+            business_id=self.business_id,
             link_preview=self.link_preview,
             buttons_as_text=self.buttons_as_text,
         )
+
+    def _endpoint(self) -> tuple[str, str]:
+        """Where its provider is asked, and with which key."""
+        if self.server:
+            return self.server.url, self.server.api_key
+        host = self.credentials.get("host", settings.META_GRAPH_URL)
+        return f"{host}/{settings.META_GRAPH_VERSION}", self.credentials.get("token", "")
 
 
 class Lane(models.Model):

@@ -47,6 +47,12 @@ class FailureCode(models.TextChoices):
     REJECTED = "rejected", _("The provider refused the message.")
     INVALID_CONTENT = "invalid_content", _("What was stored of it is incomplete.")
     UNDELIVERABLE = "undeliverable", _("WhatsApp could not deliver the message.")
+    WINDOW_CLOSED = (
+        "window_closed",
+        _("The person's last message is more than 24 hours old; only a template may be sent."),
+    )
+    TEMPLATE_REJECTED = "template_rejected", _("WhatsApp refused the template or its values.")
+    HELD_BACK = "held_back", _("WhatsApp spares this person marketing messages for now.")
     ATTEMPTS_EXHAUSTED = "attempts_exhausted", _("It could not be sent after the last attempt.")
     OUTCOME_UNKNOWN = (
         "outcome_unknown",
@@ -108,7 +114,8 @@ class Contact(models.Model):
 
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="contacts")
     number = models.CharField(_("number"), max_length=20)
-    recipient_id = models.CharField(_("provider's own id"), max_length=80, blank=True)
+    recipient_id = models.CharField(_("provider's own id"), max_length=140, blank=True)
+    user_id = models.CharField(_("business-scoped id"), max_length=140, blank=True)
     name = models.CharField(_("name"), max_length=120, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)
 
@@ -154,8 +161,8 @@ class Message(models.Model):
     source = models.CharField(_("source"), max_length=12, default="api")
 
     # what
-    to = models.CharField(_("to"), max_length=20)  # E.164
-    recipient_id = models.CharField(_("provider's own id"), max_length=80, blank=True)
+    to = models.CharField(_("to"), max_length=140)  # E.164, or the provider's own id of a person
+    recipient_id = models.CharField(_("provider's own id"), max_length=140, blank=True)
     category = models.CharField(_("category"), max_length=10, choices=Category.choices)
     urgent = models.BooleanField(_("urgent"), default=False)
     body_override = models.BooleanField(_("own text"), default=False)
@@ -186,7 +193,7 @@ class Message(models.Model):
     failure_code = models.CharField(_("failure"), max_length=24, blank=True)
     failure_detail = models.CharField(_("detail"), max_length=500, blank=True)
     provider_message_id = models.CharField(  # noqa: DJ001 - unique where it is known
-        _("provider's message id"), max_length=128, null=True, blank=True
+        _("provider's message id"), max_length=255, null=True, blank=True
     )
     submitted_at = models.DateTimeField(_("submitted"), null=True, blank=True)
     sent_at = models.DateTimeField(_("sent"), null=True, blank=True)
@@ -377,7 +384,7 @@ class ParkedReceipt(models.Model):
     """A receipt for a provider id that no message has yet: it may overtake the answer to the send."""
 
     instance = models.ForeignKey(Instance, models.CASCADE, related_name="+", db_index=False)
-    provider_message_id = models.CharField(max_length=128)
+    provider_message_id = models.CharField(max_length=255)
     status = models.CharField(max_length=12, choices=Status.choices)
     detail = models.JSONField(default=dict)
     at = models.DateTimeField()
@@ -398,11 +405,14 @@ class ReceivedMessage(models.Model):
 
     tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="received", db_index=False)
     instance = models.ForeignKey(Instance, models.CASCADE, related_name="received", db_index=False)
-    provider_message_id = models.CharField(max_length=128)
-    sender_id = models.CharField(_("from (provider's own id)"), max_length=80)
+    provider_message_id = models.CharField(max_length=255)
+    sender_id = models.CharField(_("from (provider's own id)"), max_length=140)
+    user_id = models.CharField(_("business-scoped id"), max_length=140, blank=True)
     sender_number = models.CharField(_("from"), max_length=20, blank=True)
     kind = models.CharField(_("kind"), max_length=40)
     text = models.TextField(_("text"), blank=True)
+    reply_to = models.CharField(_("answers"), max_length=255, blank=True)
+    outgoing = models.BooleanField(_("written by the account itself"), default=False)
     raw = models.JSONField(default=dict)
     at = models.DateTimeField(_("at"))
 
@@ -416,6 +426,31 @@ class ReceivedMessage(models.Model):
 
     def __str__(self) -> str:
         return self.text[:40]
+
+
+class Window(models.Model):
+    """What one person's messages allow an instance: to write freely for a day after the last, and how fast.
+
+    `address` is the number without what differs between its forms (numbers.compare_key), or the provider's own id.
+    Only messaging/windows.py writes it.
+    """
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="windows", db_index=False)
+    address = models.CharField(max_length=140)
+    received_at = models.DateTimeField(_("last message"), null=True)
+    received_id = models.CharField(max_length=255, blank=True)
+    closed_at = models.DateTimeField(_("closed"), null=True)  # when the provider said that it is
+    refused_at = models.DateTimeField(_("last refusal"), null=True)
+    refused_by = models.CharField(_("reason"), max_length=24, blank=True)  # a FailureCode
+    full_at = models.DateTimeField(null=True)  # when the rate to this person is used up no more
+
+    class Meta:
+        verbose_name = _("window")
+        verbose_name_plural = _("windows")
+        constraints = [models.UniqueConstraint("instance", "address", name="window_address_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.instance_id} {self.address}"
 
 
 class Purge(models.Model):

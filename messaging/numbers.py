@@ -12,6 +12,7 @@ from pilot.errors import PilotError
 HOME = "BR"  # the country of a number written without one
 WRITTEN = re.compile(r"\+?[0-9\s().-]{6,30}", re.ASCII)
 # Mobile numbers of Brazil are DDD + 9 + eight digits; WhatsApp knows many of them without the 9.
+MEXICAN_OR_ARGENTINE_MOBILE = re.compile(r"(\+52)1(\d{10})|(\+54)9(\d{10})")
 BRAZILIAN_MOBILE = re.compile(r"\+55(\d\d)9?([6-9]\d{7})")
 
 
@@ -45,8 +46,12 @@ def variants(number: str) -> tuple[str, ...]:
 
 
 def compare_key(number: str) -> str:
-    """Equal for two E.164 numbers of the same telephone, whether or not they carry the ninth digit."""
-    return variants(number)[-1]
+    """Equal for two E.164 numbers of the same telephone, with or without what only mobile numbers carry.
+
+    That is Brazil's ninth digit, the 1 after Mexico's code, and the 9 after Argentina's.
+    """
+    foreign = MEXICAN_OR_ARGENTINE_MOBILE.fullmatch(number)
+    return "".join(filter(None, foreign.groups())) if foreign else variants(number)[-1]
 
 
 def is_valid(raw: str) -> bool:

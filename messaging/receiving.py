@@ -19,10 +19,11 @@ from accounts import events
 from accounts.models import Event
 from instances.models import Instance
 from instances.providers.base import InboundMessage, StatusEvent
-from messaging import echoes, numbers, status
-from messaging.models import Contact, FailureCode, ParkedReceipt, ReceivedMessage, Status
+from messaging import echoes, numbers, status, windows
+from messaging.models import Contact, FailureCode, Message, ParkedReceipt, ReceivedMessage, Status
 from messaging.status import Move
-from pilot import locks
+from messaging.windows import Failure, Heard
+from pilot import locks, sql
 
 PARKED_FOR = timedelta(days=7)
 
@@ -42,12 +43,12 @@ def apply(arrivals: Sequence[Arrival]) -> None:
     IntegrityError or DataError when an item cannot be stored; nothing is then kept of the batch.
     """
     receipts = [_receipt(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, StatusEvent)]
-    received = [_received(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, InboundMessage)]
-    contacts = [_contact(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, InboundMessage)]
+    heard = [Heard(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, InboundMessage)]
     with transaction.atomic():
         _apply_or_park(receipts)
-        _keep(received)
-        _introduce(contacts)
+        _keep([_received(*each) for each in heard])
+        _introduce(_contact(*each) for each in heard if not each.message.outgoing)
+        windows.note_received(heard)
 
 
 def apply_parked(*, now: datetime, limit: int = 500) -> int:
@@ -62,7 +63,9 @@ def apply_parked(*, now: datetime, limit: int = 500) -> int:
         if not _alone():
             return 0
         proved = echoes.identify()
-        due = ParkedReceipt.objects.filter(next_look_at__lte=now).order_by("next_look_at")[:limit]
+        secrets = ("instance__credentials", "instance__hook_token")
+        parked = ParkedReceipt.objects.select_related("instance").defer(*secrets)
+        due = parked.filter(next_look_at__lte=now).order_by("next_look_at")[:limit]
         return proved + _apply_found(list(due), now)
 
 
@@ -94,8 +97,20 @@ WHERE id = ANY(%(ids)s)
 """
 
 
+_OURS = """
+SELECT named.instance_id, named.provider_message_id, m.id
+FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS named (instance_id, provider_message_id, id)
+JOIN messaging_message m ON m.id = named.id AND m.instance_id = named.instance_id
+"""
+# The names in ParkedReceipt.detail. Our own id is there where the provider gives it back.
+OWN_ID = "message_id"
+TOLD = ("code", "reason", "pricing", "conversation", "errors")
+
+
 def _receipt(instance: Instance, event: StatusEvent, at: datetime) -> ParkedReceipt:
     detail = {
+        **event.extra,
+        OWN_ID: event.message_id,
         "code": event.code,
         "reason": event.detail,
         echoes.RECIPIENT: event.recipient_id,
@@ -115,9 +130,27 @@ def _apply_or_park(receipts: Sequence[ParkedReceipt]) -> None:
     if not receipts:
         return
     message_ids = _known(receipts)
-    known = [(receipt, message_ids.get(_key(receipt))) for receipt in receipts]
-    status.move(*(_move(receipt, message_id) for receipt, message_id in known if message_id))
-    _park([receipt for receipt, message_id in known if not message_id])
+    _apply_receipts([receipt for receipt in receipts if _key(receipt) in message_ids], message_ids)
+    _park([receipt for receipt in receipts if _key(receipt) not in message_ids])
+
+
+def _apply_receipts(receipts: Sequence[ParkedReceipt], message_ids: Mapping[tuple[int, str], str]) -> None:
+    """Moves the messages; what a failure says of the person is taken in with it."""
+    status.move(*(_move(receipt, message_ids[_key(receipt)]) for receipt in receipts))
+    failed = {
+        message_ids[_key(receipt)]: receipt
+        for receipt in receipts
+        if receipt.status == Status.FAILED and windows.applies_to(receipt.instance.provider)
+    }
+    if not failed:
+        return
+    rows = Message.objects.filter(pk__in=failed).values_list("pk", "instance_id", "tenant_id", "to")
+    windows.note_failures(
+        [
+            Failure(instance_id, tenant_id, to, _failure_code(failed[pk]), failed[pk].at)
+            for pk, instance_id, tenant_id, to in rows
+        ]
+    )
 
 
 def _park(receipts: Sequence[ParkedReceipt]) -> None:
@@ -139,7 +172,7 @@ def _apply_found(parked: Sequence[ParkedReceipt], now: datetime) -> int:
         return 0
     message_ids = _known(parked)
     found = [receipt for receipt in parked if _key(receipt) in message_ids]
-    status.move(*(_move(receipt, message_ids[_key(receipt)]) for receipt in found))
+    _apply_receipts(found, message_ids)
     dropped = [receipt for receipt in parked if receipt.at < now - PARKED_FOR]
     ParkedReceipt.objects.filter(pk__in=[receipt.pk for receipt in found + dropped]).delete()
     with connection.cursor() as cursor:
@@ -152,10 +185,16 @@ def _key(row: ParkedReceipt | ReceivedMessage) -> tuple[int, str]:
 
 
 def _known(receipts: Sequence[ParkedReceipt]) -> Mapping[tuple[int, str], str]:
+    """By (instance, provider's id), the message: by our own id where it came along, else by the provider's."""
     instance_ids, provider_ids = zip(*map(_key, receipts), strict=True)
+    ours = [(*_key(receipt), receipt.detail[OWN_ID]) for receipt in receipts if OWN_ID in receipt.detail]
     with connection.cursor() as cursor:
         cursor.execute(_KNOWN, [list(instance_ids), list(provider_ids)])
-        return {(instance_id, provider_id): pk for instance_id, provider_id, pk in cursor.fetchall()}
+        rows = cursor.fetchall()
+        if ours:
+            cursor.execute(_OURS, sql.transposed(ours))
+            rows += cursor.fetchall()
+    return {(instance_id, provider_id): pk for instance_id, provider_id, pk in rows}
 
 
 def _move(receipt: ParkedReceipt, message_id: str) -> Move:
@@ -165,10 +204,16 @@ def _move(receipt: ParkedReceipt, message_id: str) -> Move:
         message_id=message_id,
         to=receipt.status,
         at=receipt.at,
-        failure_code=FailureCode.UNDELIVERABLE if failed else "",
+        failure_code=_failure_code(receipt) if failed else "",
         failure_detail=receipt.detail.get("reason", "") if failed else "",
-        detail={name: receipt.detail[name] for name in ("code", "reason") if name in receipt.detail},
+        provider_message_id=receipt.provider_message_id,
+        detail={name: receipt.detail[name] for name in TOLD if name in receipt.detail},
     )
+
+
+def _failure_code(receipt: ParkedReceipt) -> str:
+    code = receipt.detail.get("code", "")
+    return code if code in FailureCode.values else FailureCode.UNDELIVERABLE
 
 
 def _alone() -> bool:
@@ -181,12 +226,13 @@ def _alone() -> bool:
 
 # What a tenant or an earlier message said of a person is kept: only blanks are filled in.
 _INTRODUCE = """
-INSERT INTO messaging_contact AS known (tenant_id, number, recipient_id, name, created_at)
-SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::timestamptz[]) ORDER BY 1, 2
+INSERT INTO messaging_contact AS known (tenant_id, number, recipient_id, user_id, name, created_at)
+SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::timestamptz[]) ORDER BY 1, 2
 ON CONFLICT (tenant_id, number) DO UPDATE SET
     recipient_id = CASE known.recipient_id WHEN '' THEN excluded.recipient_id ELSE known.recipient_id END,
+    user_id = CASE excluded.user_id WHEN '' THEN known.user_id ELSE excluded.user_id END,
     name = CASE known.name WHEN '' THEN excluded.name ELSE known.name END
-WHERE '' IN (known.recipient_id, known.name)
+WHERE '' IN (known.recipient_id, known.name) OR excluded.user_id NOT IN ('', known.user_id)
 """
 
 
@@ -200,11 +246,14 @@ _KEPT = (
     "text",
     "raw",
     "at",
+    "user_id",
+    "reply_to",
+    "outgoing",
 )
 _KEEP = f"""
 INSERT INTO messaging_receivedmessage ({", ".join(_KEPT)})
 SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
-                     %s::jsonb[], %s::timestamptz[])
+                     %s::jsonb[], %s::timestamptz[], %s::text[], %s::text[], %s::boolean[])
 ON CONFLICT (instance_id, provider_message_id) DO NOTHING
 RETURNING instance_id, provider_message_id, id
 """
@@ -221,6 +270,9 @@ def _received(instance: Instance, message: InboundMessage, at: datetime) -> Rece
         text=message.text,
         raw=dict(message.raw),
         at=message.at or at,
+        user_id=message.user_id,
+        reply_to=message.reply_to,
+        outgoing=message.outgoing,
     )
 
 
@@ -229,6 +281,7 @@ def _contact(instance: Instance, message: InboundMessage, at: datetime) -> Conta
         tenant_id=instance.tenant_id,
         number=_person(message.sender_number),
         recipient_id=message.sender_id,
+        user_id=message.user_id,
         name=message.sender_name[:120],
         created_at=message.at or at,
     )
@@ -250,7 +303,9 @@ def _keep(received: Sequence[ReceivedMessage]) -> None:
         new = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
     first = {_key(row): row for row in reversed(received)}
     events.record_all(
-        _news(row, new[_key(row)]) for row in received if first[_key(row)] is row and _key(row) in new
+        _news(row, new[_key(row)])
+        for row in received
+        if first[_key(row)] is row and _key(row) in new and not row.outgoing
     )
 
 
@@ -283,6 +338,6 @@ def _introduce(contacts: Iterable[Contact]) -> None:
             known.name = known.name or contact.name
     if not people:
         return
-    names = ("tenant_id", "number", "recipient_id", "name", "created_at")
+    names = ("tenant_id", "number", "recipient_id", "user_id", "name", "created_at")
     with connection.cursor() as cursor:
         cursor.execute(_INTRODUCE, [[getattr(row, name) for row in people.values()] for name in names])

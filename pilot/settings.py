@@ -45,6 +45,9 @@ LOG_LEVEL = env.text("LOG_LEVEL", "INFO")
 
 EVOLUTION_URL = env.url("EVOLUTION_URL", "", schemes=("http", "https"))
 EVOLUTION_API_KEY = env.text("EVOLUTION_API_KEY", "")
+META_GRAPH_URL = env.url("META_GRAPH_URL", "https://graph.facebook.com", schemes=("http", "https"))
+INSTAGRAM_GRAPH_URL = env.url("INSTAGRAM_GRAPH_URL", "https://graph.instagram.com", schemes=("http", "https"))
+META_GRAPH_VERSION = env.text("META_GRAPH_VERSION", "v25.0")
 EVOLUTION_INSTANCE_NAME = env.text("EVOLUTION_INSTANCE_NAME", "")  # last resort of the instance selection
 
 # --- sending ----------------------------------------------------------------------------------------------
@@ -60,6 +63,8 @@ SCHEDULE_AHEAD = timedelta(days=env.integer("SCHEDULE_AHEAD_DAYS", 30, least=1))
 SEND_TIMEOUT_SECONDS = env.integer("SEND_TIMEOUT_SECONDS", 30, least=1, most=30)
 # Longer than typing and the longest provider call together. A send that starts later than this is not made.
 LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
+# How long before the end of a person's 24 hours the last free message may leave: clocks differ.
+WINDOW_MARGIN = timedelta(seconds=env.integer("WINDOW_MARGIN_SECONDS", 90, least=0, most=3600))
 SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 400, least=1)  # per worker process
 QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
 
@@ -261,7 +266,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SECURE_HSTS_SECONDS = env.integer("HSTS_SECONDS", 0)
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # Meta posts up to 3 MB at once
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]

@@ -24,17 +24,18 @@ HIDDEN = "••••••"
 
 @admin.register(InboundCall)
 class InboundCallAdmin(RecordAdmin):
-    list_display = ("id", "instance", "event", "received_at", "applied_at", "error")
+    list_display = ("id", "instance", "app", "event", "received_at", "applied_at", "error")
     list_filter = (("applied_at", admin.EmptyFieldListFilter), OF_INSTANCE)
-    list_select_related = ("instance",)
+    list_select_related = ("instance", "app")
     search_fields = ("=event", "=instance__name")
     ordering = ("-id",)
-    fields = ("instance", "event", "received_at", "applied_at", "error", "content")
+    fields = ("instance", "app", "event", "received_at", "applied_at", "error", "content")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[InboundCall]:
         """The list needs no bodies, and nothing here needs the instance's secrets."""
-        rows = super().get_queryset(request)
-        return rows.defer("body", "instance__credentials", "instance__hook_token")
+        secrets = ("instance__credentials", "instance__hook_token")
+        of_app = ("app__secret", "app__hook_token", "app__verify_token")
+        return super().get_queryset(request).defer("body", *secrets, *of_app)
 
     @admin.display(description=_("content"))
     def content(self, call: InboundCall) -> SafeString:

@@ -10,13 +10,15 @@ from datetime import datetime
 import structlog
 from django.db import OperationalError, transaction
 
-from instances import connecting, vitals
-from instances.models import Instance
-from instances.providers import bounds, provider_for
+from instances import connecting, notices, vitals
+from instances.models import Instance, InstanceStatus
+from instances.notices import Told
+from instances.providers import PROVIDERS, bounds, provider_for
 from instances.providers.base import (
     ConnectionEvent,
     Event,
     InboundMessage,
+    Notice,
     Pairing,
     StatusEvent,
     Unreadable,
@@ -31,9 +33,13 @@ log = structlog.get_logger(__name__)
 BATCH = 200
 
 
+# Which provider reads what an app at Meta is told of.
+READERS = {"whatsapp_business_account": "meta", "instagram": "instagram"}
+
+
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """A call and what its provider says it means."""
+    """A call, or the part of one that is about one instance, and what its provider says it means."""
 
     call: InboundCall
     instance: Instance
@@ -73,19 +79,50 @@ def _take(limit: int) -> list[InboundCall]:
 def _parse(calls: Sequence[InboundCall]) -> tuple[list[_Parsed], dict[int, str]]:
     """What each call means, and by call id why it means nothing."""
     # Without the secrets, which would be decrypted for nothing.
-    instances = Instance.objects.defer("hook_token", "credentials").in_bulk({c.instance_id for c in calls})
+    own = {call.instance_id for call in calls if call.instance_id is not None}
+    instances = Instance.objects.defer("hook_token", "credentials").in_bulk(own)
     parsed: list[_Parsed] = []
     errors: dict[int, str] = {}
     for call in calls:
-        instance = instances[call.instance_id]
         try:
-            events = provider_for(instance).parse(json.loads(bytes(call.body)))
+            events, parts = _read(call, instances)
         except Exception as error:  # whatever a provider sends and a parser makes of it
             errors[call.pk] = _report(call, _reason(error))
         else:
-            parsed.append(_Parsed(call, instance, events))
+            parsed += parts
             errors |= _unreadable(call, events)
     return parsed, errors
+
+
+def _read(call: InboundCall, instances: Mapping[int, Instance]) -> tuple[Sequence[Event], list[_Parsed]]:
+    body = json.loads(bytes(call.body))
+    if call.instance_id is None:
+        events = PROVIDERS[READERS[body["object"]]].parse(body)
+        return events, _by_instance(call, events)
+    instance = instances[call.instance_id]
+    events = provider_for(instance).parse(body)
+    return events, [_Parsed(call, instance, events)]
+
+
+def _by_instance(call: InboundCall, events: Sequence[Event]) -> list[_Parsed]:
+    """The events of an app's call by whom they are about: never an instance of another app, whatever the call says."""
+    present = Instance.objects.filter(app=call.app_id).exclude(status=InstanceStatus.REMOVED)
+    parts = []
+    for instance in present.defer("hook_token", "credentials"):
+        about = [event for event in events if _concerns(event, instance)]
+        if about:
+            parts.append(_Parsed(call, instance, about))
+    return parts
+
+
+def _concerns(event: Event, instance: Instance) -> bool:
+    if isinstance(event, StatusEvent | InboundMessage):
+        return event.account_id == instance.account_id
+    if not isinstance(event, Notice):
+        return False
+    return instance.account_id == event.account_id or (
+        not event.account_id and instance.business_id == event.business_id
+    )
 
 
 def _unreadable(call: InboundCall, events: Iterable[Event]) -> dict[int, str]:
@@ -136,6 +173,18 @@ def _apply(parsed: Sequence[_Parsed]) -> None:
     ]
     receiving.apply(arrivals)
     _apply_connections(parsed)
+    _apply_notices(parsed)
+
+
+def _apply_notices(parsed: Sequence[_Parsed]) -> None:
+    notices.apply(
+        [
+            Told(one.instance, event, one.call.received_at)
+            for one in sorted(parsed, key=lambda one: (one.instance.pk, one.call.pk))
+            for event in one.events
+            if isinstance(event, Notice)
+        ]
+    )
 
 
 def _apply_connections(parsed: Sequence[_Parsed]) -> None:

@@ -45,7 +45,7 @@ def receive(request: HttpRequest, token: str, suffix: str = "") -> HttpResponse:
     200 stored, 404 wrong secret, 405 not a POST, 413 larger than DATA_UPLOAD_MAX_MEMORY_SIZE, 503 not stored.
     `suffix` is the event's name that Evolution appends to the path with `byEvents`; the body says it too.
     """
-    body = _read(request)
+    body = read_body(request)
     if body is None:
         return JsonResponse({"ok": False}, status=413)
     try:
@@ -60,7 +60,7 @@ def receive(request: HttpRequest, token: str, suffix: str = "") -> HttpResponse:
     return JsonResponse({"ok": True})
 
 
-def _read(request: HttpRequest) -> bytes | None:
+def read_body(request: HttpRequest) -> bytes | None:
     """The body, or None when it is too large. Not `request.body`, which answers a large one with a final 400."""
     body = request.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
     return None if len(body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE else body

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Environment, Project, Tenant
-from instances.models import Instance
+from instances.models import Instance, MetaApp
 from pilot.encryption import EncryptedJSONField
 from pilot.ids import new_id
 
@@ -27,9 +27,17 @@ CONNECTION_EVENTS = (
 
 
 class InboundCall(models.Model):
-    """One webhook call, stored before anything reads it: a parser's bug can then be replayed."""
+    """One webhook call, stored before anything reads it: a parser's bug can then be replayed.
 
-    instance = models.ForeignKey(Instance, models.CASCADE, related_name="calls", db_index=False)
+    It came for one instance, or for an app at Meta, whose calls tell of several.
+    """
+
+    instance = models.ForeignKey(
+        Instance, models.CASCADE, null=True, blank=True, related_name="calls", db_index=False
+    )
+    app = models.ForeignKey(
+        MetaApp, models.CASCADE, null=True, blank=True, related_name="calls", db_index=False
+    )
     event = models.CharField(_("event"), max_length=60, blank=True)
     body = models.BinaryField()
     received_at = models.DateTimeField(_("received"), db_default=Now())
@@ -49,6 +57,12 @@ class InboundCall(models.Model):
                 name="inbound_call_connection",
                 condition=models.Q(event__in=CONNECTION_EVENTS),
             ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(instance__isnull=True) ^ models.Q(app__isnull=True),
+                name="inbound_call_for_one",
+            )
         ]
 
     def __str__(self) -> str:

@@ -9,12 +9,14 @@ from django.conf import settings
 
 from instances.providers.base import Provider
 from instances.providers.evolution import Evolution
+from instances.providers.meta import MetaCloud
 
 if TYPE_CHECKING:
     from instances.models import Instance
 
 PROVIDERS: Mapping[str, Provider] = {
     Evolution.name: Evolution(send_timeout=settings.SEND_TIMEOUT_SECONDS),
+    MetaCloud.name: MetaCloud(send_timeout=settings.SEND_TIMEOUT_SECONDS),
 }
 
 

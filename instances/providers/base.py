@@ -40,6 +40,12 @@ THROTTLED = "throttled"
 UNREACHABLE = "provider_unreachable"
 DISCONNECTED = "instance_disconnected"
 INSTANCE_REMOVED = "instance_removed"
+UNDELIVERABLE = "undeliverable"
+WINDOW_CLOSED = "window_closed"  # the 24 hours after the person's last message are over
+OPTED_OUT = "opted_out"
+TEMPLATE_REJECTED = "template_rejected"
+HELD_BACK = "held_back"  # the provider spares the person another marketing message
+UNSUPPORTED = "unsupported"  # the provider has no such verb
 MISCONFIGURED = "provider_misconfigured"  # wrong key, licence, permission
 NO_ANSWER = "no_answer"
 AMBIGUOUS = "ambiguous_answer"
@@ -71,6 +77,8 @@ class Account:
     base_url: str
     api_key: str = field(repr=False)
     credentials: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    account_id: str = ""  # what the provider calls the number or account
+    business_id: str = ""  # and the business that has it
     link_preview: bool = False
     buttons_as_text: bool = True
 
@@ -100,6 +108,9 @@ class OutboundMessage:
     kind: str = "text"
     content: Mapping[str, Any] = field(default_factory=dict)  # the whole of it, for kinds that are no text
     reply_to: str = ""  # the provider's id of the message that it answers
+    last_received_id: str = (
+        ""  # the provider's id of the person's last message; typing is shown as an answer to it
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +127,25 @@ class HookConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to send along, and the fields of the form around it."""
+
+    name: str
+    mime_type: str
+    data: bytes = field(repr=False)
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request. `timeout` is in seconds, for the whole exchange."""
+    """An HTTP request. `timeout` is in seconds, for the whole exchange. Its body is `json`, or a form with a file."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
     json: Any = None
     timeout: float = 30.0
+    upload: Upload | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +222,9 @@ class StatusEvent(_Identified):
     detail: str = ""
     recipient_id: str = ""
     text: str = ""  # where the event carries the message itself, for matching an unknown outcome
+    message_id: str = ""  # our own id of the message, where the provider gives it back
+    account_id: str = ""  # whose news it is, where one delivery tells of several accounts
+    extra: Mapping[str, Any] = field(default_factory=dict)  # prices and errors as the provider said them
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +239,11 @@ class InboundMessage:
     text: str
     at: datetime | None
     raw: Mapping[str, Any]
+    user_id: str = ""  # the business-scoped id of the person, where the provider has one
+    reply_to: str = ""  # the provider's id of the message that it answers
+    account_id: str = ""
+    opens_window: bool = False  # whether the person may be written to freely after it
+    outgoing: bool = False  # the account itself wrote it, from another program
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,20 +269,35 @@ class Pairing:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """News of the account itself, for its history; `kind` is one of instances/notices.py's.
+
+    About all accounts of a business where `account_id` is empty.
+    """
+
+    kind: str
+    detail: Mapping[str, Any]
+    account_id: str = ""
+    business_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """An item of a delivery that cannot be kept, and why. What else the delivery says stands."""
 
     reason: str
 
 
-Event = StatusEvent | InboundMessage | ConnectionEvent | Pairing | Unreadable
+Event = StatusEvent | InboundMessage | ConnectionEvent | Pairing | Notice | Unreadable
 
 
 class Provider(Protocol):
     """One messaging service. Methods build calls or read bytes; none of them does I/O."""
 
     name: str
-    supports: frozenset[str]  # of "typing", "find", "pairing", "restart"
+    supports: frozenset[
+        str
+    ]  # of "typing", "find", "pairing", "restart", "window", "pair_rate", "templates", "media"
     kinds: frozenset[str]  # of content, in messaging's words
     hook_events: tuple[str, ...]  # what to subscribe a webhook to, in the provider's words
 
@@ -287,3 +332,37 @@ class Provider(Protocol):
     def set_hook(self, account: Account, hook: HookConfig | None) -> Call[None]: ...
 
     def get_hook(self, account: Account) -> Call[HookConfig | None]: ...
+
+
+class Unhosted:
+    """The verbs of accounts that are not made, connected or moved by us. Asking for one is refused."""
+
+    hook_events: tuple[str, ...] = ()
+
+    def find(self, account: Account, message: OutboundMessage, *, now: datetime) -> Call[Found]:
+        raise _unsupported("find")
+
+    def create(self, account: Account, *, hook: HookConfig) -> Call[Mapping[str, Any]]:
+        raise _unsupported("create")
+
+    def connect(self, account: Account, *, number: str = "") -> Call[Pairing]:
+        raise _unsupported("connect")
+
+    def restart(self, account: Account) -> Call[str]:
+        raise _unsupported("restart")
+
+    def logout(self, account: Account) -> Call[None]:
+        raise _unsupported("logout")
+
+    def delete(self, account: Account) -> Call[None]:
+        raise _unsupported("delete")
+
+    def set_hook(self, account: Account, hook: HookConfig | None) -> Call[None]:
+        raise _unsupported("set_hook")
+
+    def get_hook(self, account: Account) -> Call[HookConfig | None]:
+        raise _unsupported("get_hook")
+
+
+def _unsupported(verb: str) -> ProviderError:
+    return ProviderError(UNSUPPORTED, f"This provider has no “{verb}”.", outcome=Outcome.REJECTED)

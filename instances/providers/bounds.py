@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 # As long as the columns: tests/providers/test_bounds.py compares them.
-ID_LENGTH = 128
-ADDRESS_LENGTH = 80
+ID_LENGTH = 255  # Instagram's are about 160 characters
+ADDRESS_LENGTH = 140  # a business-scoped id of WhatsApp
 DETAIL_LENGTH = 500
 MOST_COUNTED = 32_767
 LONGEST_WAIT_SECONDS = 3600.0

@@ -29,9 +29,11 @@ from instances.providers.base import (
     Outcome,
     ProviderError,
     Request,
+    Upload,
 )
 
 T = TypeVar("T")
+Body = bytes | aiohttp.FormData | None
 log = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT = 5.0
@@ -100,7 +102,7 @@ class AsyncHttp:
             raise _fault(error, sends=call.sends) from error
 
     async def _exchange(
-        self, request: Request, headers: Mapping[str, str], body: bytes | None, timeout: aiohttp.ClientTimeout
+        self, request: Request, headers: Mapping[str, str], body: Body, timeout: aiohttp.ClientTimeout
     ) -> Answer:
         asking = self._session.request(
             request.method, request.url, headers=headers, data=body, timeout=timeout, allow_redirects=False
@@ -175,13 +177,21 @@ def _headers(request: Request) -> Mapping[str, str]:
     return request.headers if request.json is None else {**request.headers, **JSON}
 
 
-def _body(request: Request) -> bytes | None:
+def _body(request: Request) -> Body:
     """Raises ProviderError for what cannot leave, by fault of the message."""
+    if request.upload:
+        return _form(request.upload)
     try:
         return None if request.json is None else _ENCODER.encode(request.json).encode()
     except Exception as error:
         detail = "The message cannot be written as JSON."
         raise ProviderError(REJECTED_PAYLOAD, detail, outcome=Outcome.REJECTED) from error
+
+
+def _form(upload: Upload) -> aiohttp.FormData:
+    form = aiohttp.FormData(upload.fields)
+    form.add_field("file", upload.data, filename=upload.name, content_type=upload.mime_type)
+    return form
 
 
 def _timeouts(request: Request, leave_within: float | None) -> aiohttp.ClientTimeout:

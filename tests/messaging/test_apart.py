@@ -162,8 +162,8 @@ def spoil(table: str, column: str, key: int) -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        Receipt("X" * 200, "", Status.SUBMITTED),
-        Receipt("3EB0", "J" * 200, Status.SUBMITTED),
+        Receipt("X" * 300, "", Status.SUBMITTED),
+        Receipt("3EB0", "J" * 300, Status.SUBMITTED),
         ProviderError("rejected", "a\x00b", outcome=Outcome.REJECTED),
         ProviderError("throttled", "", outcome=Outcome.RETRY, retry_after=1e12),
     ],

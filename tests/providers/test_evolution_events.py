@@ -124,7 +124,7 @@ def test_reads_a_list_of_updates() -> None:
     ]
 
 
-@pytest.mark.parametrize("odd", [receipt(keyId="X" * 129), receipt(keyId="a\x00b"), receipt(keyId=["x"])])
+@pytest.mark.parametrize("odd", [receipt(keyId="X" * 256), receipt(keyId="a\x00b"), receipt(keyId=["x"])])
 def test_says_which_updates_cannot_be_kept(odd: dict[str, Any]) -> None:
     good = StatusEvent("3EB0AA", "read", recipient_id=JID)
 
@@ -150,7 +150,7 @@ def test_an_item_that_breaks_its_reader_does_not_take_the_others_with_it(
 
 
 def test_leaves_out_a_recipient_that_cannot_be_kept() -> None:
-    assert parse("messages.update", receipt(remoteJid="1" * 81)) == [StatusEvent("3EB0AA", "read")]
+    assert parse("messages.update", receipt(remoteJid="1" * 141)) == [StatusEvent("3EB0AA", "read")]
 
 
 # --- messages from people ---
@@ -254,7 +254,7 @@ def test_reads_a_time_in_every_form(timestamp: Any, at: datetime | None) -> None
     assert event.at == at
 
 
-@pytest.mark.parametrize("key", [{"id": "X" * 129}, {"id": ["x"]}, {"remoteJid": "1" * 80 + JID}])
+@pytest.mark.parametrize("key", [{"id": "X" * 256}, {"id": ["x"]}, {"remoteJid": "1" * 140 + JID}])
 def test_says_which_messages_cannot_be_kept(key: dict[str, Any]) -> None:
     (event,) = parse("messages.upsert", inbound(**key))
 
@@ -313,7 +313,7 @@ def test_keeps_a_message_without_what_cannot_be_stored() -> None:
         ),
         ("qrcode.updated", {"qrcode": {"code": "2@x", "count": 10**9}}, Pairing("2@x", count=32767)),
         ("qrcode.updated", {"qrcode": {"code": "2@x", "count": -1}}, Pairing("2@x")),
-        ("connection.update", {"state": "open", "wuid": "1" * 81}, ConnectionEvent("open")),
+        ("connection.update", {"state": "open", "wuid": "1" * 141}, ConnectionEvent("open")),
         ("qrcode.updated", {"message": "QR code limit reached", "statusCode": 500}, Pairing(exhausted=True)),
     ],
 )

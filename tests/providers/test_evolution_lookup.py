@@ -182,8 +182,8 @@ def test_refuses_an_answer_that_is_no_list(body: Any) -> None:
 
 
 def test_finds_a_message_whose_id_cannot_be_stored() -> None:
-    assert look(record(key={"id": "X" * 129})) == found(provider_message_id="")
-    assert look(record(key={"remoteJidAlt": JID, "remoteJid": "1" * 81})) == found(recipient_id="")
+    assert look(record(key={"id": "X" * 256})) == found(provider_message_id="")
+    assert look(record(key={"remoteJidAlt": JID, "remoteJid": "1" * 141})) == found(recipient_id="")
 
 
 def test_survives_records_of_the_wrong_shape() -> None:

@@ -133,8 +133,8 @@ def test_opens_and_closes_the_instance_in_the_order_of_the_calls() -> None:
         b"[" * 20_000,
         b"[]",
         b'{"event": 7}',
-        written("3A" * 100),
-        receipt("3EB0" * 100, "read"),
+        written("3A" * 200),
+        receipt("3EB0" * 200, "read"),
     ],
     ids=["text", "empty", "deep", "list", "number", "long-id", "long-receipt"],
 )
@@ -160,7 +160,7 @@ def test_a_bad_item_does_not_take_the_good_ones_of_its_call_with_it(position: in
     instance = make_instance()
     message = handed_over(instance)
     items = [receipt("3EB0", "sent")["data"], receipt("3EB0", "read")["data"]]
-    items.insert(position, receipt("3EB0" * 100, "read")["data"])
+    items.insert(position, receipt("3EB0" * 200, "read")["data"])
     (call,) = store(instance, {"event": "messages.update", "data": items})
 
     assert applying.apply_pending(now=NOW) == 1

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from instances.providers.base import Account, Button, HookConfig, OutboundMessage, Request
+from instances.providers.base import Account, HookConfig, OutboundMessage, Request
+from instances.providers.texts import URL, as_text
 
 TIMEOUT = 15.0  # seconds, of everything but a send
 MOST_REPLIES = 3
-URL = re.compile(r"https?://\S", re.IGNORECASE)
 BUTTON_VALUES = {"reply": "id", "url": "url", "call": "phoneNumber", "copy": "copyCode"}
 
 
@@ -67,7 +66,7 @@ def message(account: Account, outbound: OutboundMessage) -> tuple[str, dict[str,
     """The path and the body that send `outbound`."""
     if _native_buttons(account, outbound):
         return "message/sendButtons", {"number": number(outbound), **_buttons(outbound)}
-    text = _as_text(outbound)
+    text = as_text(outbound)
     # Said either way: left out it means yes, and Evolution then downloads the address.
     preview = account.link_preview and URL.search(text) is not None
     return "message/sendText", {"number": number(outbound), "text": text, "linkPreview": preview}
@@ -76,24 +75,9 @@ def message(account: Account, outbound: OutboundMessage) -> tuple[str, dict[str,
 def wire_text(account: Account, outbound: OutboundMessage) -> str:
     """The text that events show. Of real buttons that is "*title*" and the description."""
     if not _native_buttons(account, outbound):
-        return _as_text(outbound).strip()
+        return as_text(outbound).strip()
     body = _buttons(outbound)
     return "\n\n".join(part for part in (f"*{body['title']}*", body.get("description")) if part)
-
-
-def _as_text(outbound: OutboundMessage) -> str:
-    """Title in bold, text, buttons as lines, footer in italics."""
-    title = f"*{outbound.title}*" if outbound.title else ""
-    footer = f"_{outbound.footer}_" if outbound.footer else ""
-    parts = [title, outbound.text, _button_lines(outbound.buttons), footer]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _button_lines(buttons: Sequence[Button]) -> str:
-    replies = [button.label for button in buttons if button.kind == "reply"]
-    numbered = [f"{position} – {label}" for position, label in enumerate(replies, start=1)]
-    others = [f"{button.label}: {button.value}" for button in buttons if button.kind != "reply"]
-    return "\n".join(numbered + others)
 
 
 def _native_buttons(account: Account, outbound: OutboundMessage) -> bool:

@@ -1,0 +1,1 @@
+"""What Meta's Graph API is for every product on it: requests, errors, the envelope of its webhooks."""
