@@ -21,7 +21,10 @@ from instances.models import (
     InstanceEvent,
     InstanceHour,
     Lane,
+    MetaApp,
+    MetaTemplate,
     Outage,
+    UploadedMedia,
     Vitals,
 )
 from pilot.admin import RecordAdmin, RowAdmin
@@ -215,4 +218,43 @@ class InstanceHourAdmin(RecordAdmin):
     ordering = ("-id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[InstanceHour]:
+        return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
+
+
+@admin.register(MetaApp)
+class MetaAppAdmin(RecordAdmin):
+    """Apps come with the accounts that tenants connect; their secrets are never shown."""
+
+    list_display = ("name", "tenant", "created_at")
+    list_filter = (OF_TENANT,)
+    list_select_related = ("tenant",)
+    search_fields = ("name", "tenant__name")
+    ordering = ("-id",)
+    fields = ("name", "tenant", "created_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[MetaApp]:
+        return super().get_queryset(request).defer("secret", "hook_token", "verify_token")
+
+
+@admin.register(MetaTemplate)
+class MetaTemplateAdmin(RecordAdmin):
+    list_display = ("name", "language", "status", "category", "quality", "instance", "synced_at")
+    list_filter = ("status", "language", OF_INSTANCE)
+    list_select_related = ("instance",)
+    search_fields = ("=name", "=instance__name")
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[MetaTemplate]:
+        return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")
+
+
+@admin.register(UploadedMedia)
+class UploadedMediaAdmin(RecordAdmin):
+    list_display = ("media_id", "mime_type", "size", "instance", "uploaded_at", "expires_at")
+    list_filter = (OF_INSTANCE,)
+    list_select_related = ("instance",)
+    search_fields = ("=media_id", "=digest")
+    ordering = ("-id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[UploadedMedia]:
         return super().get_queryset(request).defer("instance__credentials", "instance__hook_token")

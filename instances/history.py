@@ -22,6 +22,14 @@ TITLES = {
     "paused": _("Paused"),
     "resumed": _("Resumed"),
     "hook_repaired": _("Receipts were set up again"),
+    "template_status": _("Meta decided on a template"),
+    "template_quality": _("The quality of a template changed"),
+    "template_category": _("Meta changed a template's category"),
+    "number_quality": _("The quality of the number changed"),
+    "number_name": _("Meta decided on the display name"),
+    "account_update": _("Meta changed the business account"),
+    "account_alert": _("Meta warns about the account"),
+    "capability": _("What the business account may do changed"),
 }
 REASONS = {
     "logged_out": _("No phone is linked to it."),

@@ -36,7 +36,9 @@ def apply(told: Sequence[Told]) -> None:
     for instance, notice, at in told:
         if notice.kind in FOLLOWED:
             _follow(instance, notice)
-        status.note(instance_id=instance.pk, kind=notice.kind, at=at, detail=_words(notice.detail))
+        words = _words(notice.detail)
+        detail = {"reason": ", ".join(words.values())[:LONGEST_WORD]} | words
+        status.note(instance_id=instance.pk, kind=notice.kind, at=at, detail=detail)
 
 
 def _follow(instance: Instance, notice: Notice) -> None:

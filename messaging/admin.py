@@ -25,6 +25,7 @@ from messaging.models import (
     Template,
     TemplateVersion,
     UnknownPolicy,
+    Window,
 )
 from pilot.admin import RecordAdmin, RecordInline, RowAdmin
 
@@ -145,6 +146,12 @@ class ProjectTurnAdmin(OfInstanceAdmin):
     list_display = ("instance", "project", "turn")
     list_select_related = ("instance", "project")
     search_fields = ("=instance__name", "project__name")
+
+
+@admin.register(Window)
+class WindowAdmin(OfInstanceAdmin):
+    list_display = ("address", "instance", "received_at", "closed_at", "refused_by", "refused_at")
+    search_fields = ("=address", "=instance__name")
 
 
 @admin.register(Purge)

@@ -144,12 +144,9 @@ def _apply_receipts(receipts: Sequence[ParkedReceipt], message_ids: Mapping[tupl
     }
     if not failed:
         return
-    rows = Message.objects.filter(pk__in=failed).values_list("pk", "instance_id", "tenant_id", "to")
+    rows = Message.objects.filter(pk__in=failed).values_list("pk", "instance_id", "to")
     windows.note_failures(
-        [
-            Failure(instance_id, tenant_id, to, _failure_code(failed[pk]), failed[pk].at)
-            for pk, instance_id, tenant_id, to in rows
-        ]
+        [Failure(instance_id, to, _failure_code(failed[pk]), failed[pk].at) for pk, instance_id, to in rows]
     )
 
 

@@ -14,7 +14,7 @@ from instances import breaking
 from instances import status as connections
 from instances.models import InstanceStatus
 from instances.providers.base import Outcome, ProviderError, Receipt
-from messaging import status
+from messaging import status, windows
 from messaging.claiming import Claim, refused
 from messaging.gates import Refusal
 from messaging.models import FailureCode, Status
@@ -117,10 +117,22 @@ def _surely_unsent(settlement: Settlement) -> bool:
 def _learn(settlements: Sequence[Settlement], now: datetime) -> None:
     """After the fact, and apart from it: a failure here must not make anybody settle again."""
     try:
+        windows.note_failures([_failure(each, now) for each in settlements if _refused_by_provider(each)])
         _note_endpoints(settlements, now)
         _degrade_instances(settlements, now)
     except DatabaseError:
         log.exception("settle.nothing_learned")
+
+
+def _refused_by_provider(settlement: Settlement) -> bool:
+    result = settlement.result
+    rejected = isinstance(result, ProviderError) and result.outcome == Outcome.REJECTED
+    return rejected and windows.applies_to(settlement.claim.provider)
+
+
+def _failure(settlement: Settlement, now: datetime) -> windows.Failure:
+    claim = settlement.claim
+    return windows.Failure(claim.instance_id, claim.message.to, getattr(settlement.result, "code", ""), now)
 
 
 def _note_endpoints(settlements: Sequence[Settlement], now: datetime) -> None:

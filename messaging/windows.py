@@ -34,7 +34,6 @@ class Failure(NamedTuple):
     """A message to `to` that the provider refused, with the FailureCode that it came to."""
 
     instance_id: int
-    tenant_id: int
     to: str
     code: str
     at: datetime
@@ -158,5 +157,5 @@ def note_failures(failures: Sequence[Failure]) -> None:
         sql.execute(_CLOSE, sql.transposed(rows))
     for failure in failures:
         if failure.code == FailureCode.OPTED_OUT:
-            tenant = Tenant(pk=failure.tenant_id)
+            tenant = Tenant.objects.get(instances=failure.instance_id)
             opt_ins.revoke(tenant=tenant, number=failure.to, source=OPT_OUT_SOURCE, now=failure.at)

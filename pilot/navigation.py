@@ -55,6 +55,8 @@ ADMINISTRATION = {
                 "items": [
                     _link(_("Instances"), "smartphone", "instances_instance"),
                     _link(_("Servers"), "dns", "instances_evolutionserver"),
+                    _link(_("Meta apps"), "apps", "instances_metaapp"),
+                    _link(_("Templates of Meta"), "article", "instances_metatemplate"),
                     _link(_("Outages"), "power_off", "instances_outage"),
                     _link(_("Connection events"), "history", "instances_instanceevent"),
                     _link(_("Inbound calls"), "webhook", "webhooks_inboundcall"),

@@ -27,7 +27,9 @@ from instances.models import (
     EvolutionServer,
     InstanceEvent,
     InstanceHour,
+    MetaTemplate,
     Outage,
+    UploadedMedia,
     Vitals,
 )
 from messaging.models import (
@@ -40,6 +42,7 @@ from messaging.models import (
     Purge,
     ReceivedMessage,
     UnknownPolicy,
+    Window,
 )
 from pilot.models import (
     Alert,
@@ -54,6 +57,7 @@ from pilot.models import (
 )
 from tests import factories
 from tests.factories import NOW
+from tests.meta import make_app
 from tests.webhooks.tellings import make_endpoint
 from webhooks.models import InboundCall, WebhookDelivery, WebhookEvent, WebhookReplay
 
@@ -121,6 +125,12 @@ def _one_of_each(number: int) -> None:
         tenant=tenant, instance=instance, provider_message_id="B", sender_id="s", kind="text", at=NOW
     )
     UnknownPolicy.objects.create(tenant=tenant)
+    make_app(tenant, secret="instance-key")
+    MetaTemplate.objects.create(instance=instance, name="t", language="en", status="APPROVED", synced_at=NOW)
+    UploadedMedia.objects.create(
+        instance=instance, digest="d", mime_type="a/b", media_id="1", size=1, uploaded_at=NOW, expires_at=NOW
+    )
+    Window.objects.create(instance=instance, address="+551199990000")
     Breaker.objects.create(server=instance.server)
     Vitals.objects.create(instance=instance)
     Outage.objects.create(instance=instance, kind="down", began_at=NOW)
