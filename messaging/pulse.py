@@ -11,7 +11,7 @@ from django.db import connection, transaction
 
 from messaging.dispatching import shared_dispatcher
 from pilot import locks
-from pilot.celery import wake_all
+from pilot.celery import wake_in_shards
 
 PROMOTED_AT_ONCE = 500
 WOKEN_AT_ONCE = 500
@@ -50,7 +50,7 @@ def beat(*, now: datetime) -> int:
         promote(now=now)
         cursor.execute(_DUE, {"now": now, "limit": WOKEN_AT_ONCE})
         due = [row[0] for row in cursor.fetchall()]
-    return wake_all(due)
+    return wake_in_shards(due)
 
 
 def promote(*, now: datetime) -> int:
@@ -60,6 +60,6 @@ def promote(*, now: datetime) -> int:
         return cursor.rowcount
 
 
-def drain(instance_id: int) -> None:
-    """Hands a wake-up to this process's dispatcher, which may find that somebody else was faster."""
-    shared_dispatcher().wake(instance_id)
+def drain(*instance_ids: int) -> None:
+    """Hands wake-ups to this process's dispatcher, which may find that somebody else was faster."""
+    shared_dispatcher().wake(*instance_ids)

@@ -8,12 +8,19 @@ from celery import shared_task
 from django.utils import timezone
 
 from messaging import acknowledging, pulse, purging, reconciling, validating, watching
+from pilot import queues
 
 
 @shared_task(name="messaging.drain_instance")
 def drain_instance(*, instance_id: int, **_kwargs: Any) -> None:
     """A wake-up token: this instance may have due work."""
     pulse.drain(instance_id)
+
+
+@shared_task(name="messaging.drain_shard")
+def drain_shard(*, shard: int, **_kwargs: Any) -> None:
+    """A wake-up token of a shared queue: the instances that wait in its shard may have due work."""
+    pulse.drain(*queues.take(shard))
 
 
 @shared_task(name="messaging.pulse")

@@ -24,6 +24,7 @@ from kombu.exceptions import KombuError
 from kombu.pools import ProducerPool
 from redis.exceptions import RedisError
 
+from pilot import queues
 from pilot.redis import client
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pilot.settings")
@@ -115,16 +116,6 @@ _down_until = 0.0
 redis = client
 
 
-def queue_for(instance_id: int) -> str:
-    """The name of an instance's queue."""
-    return f"instance.{instance_id}"
-
-
-def broker_key(queue: str) -> str:
-    """The Redis list that holds a queue's tokens (kombu: key prefix + name, no suffix with one priority step)."""
-    return f"{settings.CELERY_BROKER_TRANSPORT_OPTIONS['global_keyprefix']}{queue}"
-
-
 def wake(instance_id: int) -> None:
     """Says that an instance has work: at most one token waits in its queue."""
     wake_all([instance_id])
@@ -135,13 +126,29 @@ def wake_all(instance_ids: Sequence[int]) -> int:
     if not instance_ids or time.monotonic() < _down_until:
         return 0
     try:
-        empty = _without_token(instance_ids)
+        empty = queues.without_token(instance_ids)
+        if empty is None:
+            return _wake_shared(instance_ids)
         for instance_id in empty:
-            _publish("messaging.drain_instance", queue_for(instance_id), instance_id=instance_id)
+            _publish("messaging.drain_instance", queues.queue_for(instance_id), instance_id=instance_id)
     except UNREACHABLE as error:
         _note_down(error)
         return 0
     return len(empty)
+
+
+def wake_in_shards(instance_ids: Sequence[int]) -> int:
+    """Wakes many instances through the queues that every worker listens to. Returns how many tokens were sent.
+
+    For the pulse: one token for many instances, and heard whatever is the matter with their own queues.
+    """
+    if not instance_ids or time.monotonic() < _down_until:
+        return 0
+    try:
+        return _wake_shared(instance_ids)
+    except UNREACHABLE as error:
+        _note_down(error)
+        return 0
 
 
 def wake_on_commit(*instance_ids: int) -> None:
@@ -182,22 +189,23 @@ def wake_webhooks() -> None:
 
 
 def queues_changed() -> None:
-    """Hints to all workers that instances opened or closed. The worker's own round is the truth."""
+    """Hints to all workers that instances opened or closed; they look every half second.
+
+    Not by Celery's remote control, which would hold the caller up until Redis is back.
+    """
     if time.monotonic() < _down_until:
         return
     try:
-        with _producers().acquire(block=True, timeout=1) as producer:
-            app.control.broadcast("queues_changed", connection=producer.connection)
+        queues.count_change()
     except UNREACHABLE as error:
         _note_down(error)
 
 
-def _without_token(instance_ids: Sequence[int]) -> list[int]:
-    pipeline = redis().pipeline(transaction=False)
-    for instance_id in instance_ids:
-        pipeline.llen(broker_key(queue_for(instance_id)))
-    lengths = pipeline.execute()
-    return [key for key, length in zip(instance_ids, lengths, strict=True) if not length]
+def _wake_shared(instance_ids: Sequence[int]) -> int:
+    shards = queues.put(instance_ids)
+    for shard in shards:
+        _publish("messaging.drain_shard", queues.shared_queue(shard), shard=shard)
+    return len(shards)
 
 
 def _publish(task: str, queue: str, **kwargs: Any) -> None:

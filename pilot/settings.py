@@ -66,6 +66,11 @@ LEASE = timedelta(seconds=SEND_TIMEOUT_SECONDS + 15)
 # How long before the end of a person's 24 hours the last free message may leave: clocks differ.
 WINDOW_MARGIN = timedelta(seconds=env.integer("WINDOW_MARGIN_SECONDS", 90, least=0, most=3600))
 SENDS_IN_FLIGHT = env.integer("SENDS_IN_FLIGHT", 400, least=1)  # per worker process
+# With more open instances than this they share queues. The same for all processes.
+OWN_QUEUES_MOST = env.integer("OWN_QUEUES_MOST", 1000)
+# A worker that takes nothing for so long, although Redis answers, ends, to be started anew. Its own heartbeat comes
+# every 10 s.
+WORKER_DEAF = timedelta(seconds=env.integer("WORKER_DEAF_SECONDS", 60, least=30))
 QUEUE_REFRESH = timedelta(milliseconds=env.integer("WHATSAPP_QUEUE_WORKER_REFRESH_MS", 60_000, least=100))
 
 # --- alerts -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pilot.redis import client
 from tests import factories
 
 
@@ -17,6 +18,15 @@ from tests import factories
 def now() -> datetime:
     """The moment at which tests take place, unless they move it."""
     return factories.NOW
+
+
+@pytest.fixture
+def without_redis(settings: Any) -> Iterator[None]:
+    """Redis refuses every connection."""
+    settings.REDIS_URL = "redis://127.0.0.1:9/0"
+    client.cache_clear()
+    yield
+    client.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

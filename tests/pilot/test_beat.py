@@ -23,8 +23,9 @@ from redis import Redis
 
 from pilot import locks
 from pilot.beat import HANGS_SECONDS, LOST_LEAD
-from pilot.celery import app, broker_key
+from pilot.celery import app
 from pilot.models import BeatRun
+from pilot.queues import broker_key
 from tests.product.running import environment, forgetful
 from tests.sandbox.emulator import eventually
 

@@ -8,24 +8,39 @@ from typing import Any
 
 import pytest
 
-from pilot import celery
-from pilot.celery import app, broker_key, queue_for, redis, wake, wake_all
+from pilot import celery, queues
+from pilot.celery import app, wake, wake_all, wake_in_shards
+from pilot.queues import broker_key, queue_for, shared_queue
+from pilot.redis import client
 
-IDS = [900_001, 900_002]
+IDS = [900_001, 900_002]  # of two shards
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No token waits, and a worker listens to own queues."""
     monkeypatch.setattr(celery, "_down_until", 0.0)
-    keys = [broker_key(queue_for(key)) for key in IDS]
-    redis().delete(*keys)
+    forget()
+    queues.say_own_are_heard(lasts=60)
     yield
-    redis().delete(*keys)
+    forget()
+
+
+def forget() -> None:
+    for shard in range(queues.SHARDS):
+        queues.take(shard)
+    names = [*map(queue_for, IDS), *queues.SHARED_QUEUES]
+    client().delete(*map(broker_key, names))
+    queues.say_own_are_left()
 
 
 def waiting(instance_id: int) -> int:
-    length: Any = redis().llen(broker_key(queue_for(instance_id)))
-    return int(length)
+    return length(queue_for(instance_id))
+
+
+def length(queue: str) -> int:
+    found: Any = client().llen(broker_key(queue))
+    return int(found)
 
 
 def test_a_token_waits_in_the_instances_queue() -> None:
@@ -48,6 +63,48 @@ def test_wakes_many_and_says_how_many_had_no_token() -> None:
     assert [waiting(key) for key in IDS] == [1, 1]
 
 
+@pytest.fixture
+def _nobody_listens_to_own_queues() -> None:
+    queues.say_own_are_left()
+
+
+@pytest.mark.usefixtures("_nobody_listens_to_own_queues")
+def test_uses_the_shared_queue_while_nobody_is_known_to_listen_to_the_own() -> None:
+    wake(IDS[0])
+
+    assert (waiting(IDS[0]), length(shared_queue(queues.shard_for(IDS[0])))) == (0, 1)
+    assert queues.waits(IDS[0])
+
+
+@pytest.mark.usefixtures("_nobody_listens_to_own_queues")
+def test_one_token_speaks_for_all_instances_of_a_shard() -> None:
+    same_shard = [IDS[0], IDS[0] + queues.SHARDS]
+
+    assert [wake_all([key]) for key in same_shard] == [1, 0]
+    assert sorted(queues.take(queues.shard_for(IDS[0]))) == same_shard
+
+
+def test_an_instance_that_is_woken_after_the_token_was_taken_gets_another() -> None:
+    wake_in_shards(IDS)
+    client().delete(
+        *map(broker_key, queues.SHARED_QUEUES)
+    )  # as a worker that takes it, and dies before it reads
+
+    assert wake_in_shards(IDS) == 2
+
+
+def test_the_pulse_is_heard_whatever_waits_in_an_own_queue() -> None:
+    wake(IDS[0])
+
+    assert wake_in_shards([IDS[0]]) == 1
+
+
+def test_a_note_lapses_so_that_everybody_shares_when_no_worker_renews_it() -> None:
+    queues.say_own_are_heard(lasts=1)
+
+    assert client().ttl(queues._OWN) == 1
+
+
 def test_the_key_is_the_one_that_workers_read() -> None:
     """kombu's own name for the list, so that counting tokens counts the right ones."""
     with app.connection_for_read() as connection:
@@ -57,15 +114,7 @@ def test_the_key_is_the_one_that_workers_read() -> None:
     assert broker_key(queue_for(IDS[0])) == f"{channel.global_keyprefix}{name}"
 
 
-@pytest.fixture
-def _no_redis(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
-    settings.REDIS_URL = "redis://127.0.0.1:9/0"
-    redis.cache_clear()
-    yield
-    redis.cache_clear()
-
-
-@pytest.mark.usefixtures("_no_redis")
+@pytest.mark.usefixtures("without_redis")
 def test_does_not_raise_when_redis_is_away_and_leaves_it_alone_for_a_while() -> None:
     wake(IDS[0])
     started = time.monotonic()

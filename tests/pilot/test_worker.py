@@ -6,7 +6,8 @@ import pytest
 
 from instances.models import InstanceStatus
 from pilot import worker
-from pilot.celery import app, queue_for
+from pilot.celery import app
+from pilot.queues import SHARED_QUEUES, queue_for
 from tests.factories import make_instance
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.django_db
 def test_consumes_the_queues_of_instances_that_may_send(status: str) -> None:
     instance = make_instance(status=status)
 
-    consumed = queue_for(instance.pk) in worker.wanted_queues("w1")
+    consumed = queue_for(instance.pk) in worker.own_queues()
 
     assert consumed is (status in {"open", "degraded"})
 
@@ -25,11 +26,11 @@ def test_keeps_the_queue_of_an_instance_that_is_paused() -> None:
     """So that it goes on at once when it is resumed; until then its gate holds what is woken."""
     instance = make_instance(paused=True)
 
-    assert queue_for(instance.pk) in worker.wanted_queues("w1")
+    assert queue_for(instance.pk) in worker.own_queues()
 
 
-def test_consumes_its_own_queue_and_the_fixed_ones() -> None:
-    assert worker.wanted_queues("w1") == {*worker.FIXED_QUEUES, "hb.w1"}
+def test_always_consumes_the_fixed_and_the_shared_queues_and_its_own() -> None:
+    assert worker.base_queues("w1") == {*worker.FIXED_QUEUES, *SHARED_QUEUES, "hb.w1"}
 
 
 def test_consumes_every_queue_that_beat_fills() -> None:

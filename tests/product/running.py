@@ -56,8 +56,14 @@ class Product:
     """Web in `webs` processes, worker, beat and consume, with a Redis and nothing that restarts what ends."""
 
     def __init__(
-        self, emulator: Emulator, redis: Callable[[Path], Valkey | Sentinels] = forgetful, *, webs: int = 1
+        self,
+        emulator: Emulator,
+        redis: Callable[[Path], Valkey | Sentinels] = forgetful,
+        *,
+        webs: int = 1,
+        env: Mapping[str, str] | None = None,
     ) -> None:
+        self.env = dict(env or {})
         self.directory = Path(tempfile.mkdtemp(dir=os.environ.get("PILOT_TEST_ENGINES")))
         self.directory.chmod(0o755)
         self.emulator = emulator
@@ -121,7 +127,8 @@ class Product:
                 "WHATSAPP_QUEUE_WORKER_REFRESH_MS": "1000",
                 "SEND_TIMEOUT_SECONDS": "5",
             }
-            | own,
+            | own
+            | self.env,
             cwd=paths.REPO,
         )
 

@@ -72,7 +72,7 @@ STEPS: Mapping[str, Step] = {
     "before_settle_commits": Step("worker", "messaging.settling:vacate", before=True, counts=_first),
     "before_wake_after_settle": Step("worker", "messaging.dispatching:settle", counts=_always),
     # worker: what time decides
-    "before_pulse_wakes": Step("worker", "messaging.pulse:wake_all", before=True, counts=_first),
+    "before_pulse_wakes": Step("worker", "messaging.pulse:wake_in_shards", before=True, counts=_first),
     "before_lease_ends": Step("worker", "messaging.reconciling:_release_batch"),
     "before_expiry_commits": Step("worker", "messaging.reconciling:_expire_batch"),
     "before_look_up_is_applied": Step("worker", "messaging.reconciling:_apply", before=True, counts=_first),
