@@ -7,7 +7,7 @@ from typing import Any
 
 from messaging.models import MessageEvent, Status
 from pilot import outbox
-from pilot.celery import redis
+from pilot.redis import client
 
 STREAM = "stream:status"
 # The stream's words where they differ from ours.
@@ -18,7 +18,7 @@ def relay() -> int:
     """Numbers and announces a batch of message events. Returns how many were announced."""
     outbox.number(MessageEvent)
     events = MessageEvent.objects.select_related("message")
-    return outbox.announce(events, stream=STREAM, redis=redis(), encode=_encode)
+    return outbox.announce(events, stream=STREAM, redis=client(), encode=_encode)
 
 
 def _encode(events: Sequence[MessageEvent]) -> list[dict[str, Any]]:

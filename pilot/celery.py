@@ -116,11 +116,6 @@ _down_until = 0.0
 redis = client
 
 
-def wake(instance_id: int) -> None:
-    """Says that an instance has work: at most one token waits in its queue."""
-    wake_all([instance_id])
-
-
 def wake_all(instance_ids: Sequence[int]) -> int:
     """Wakes many instances; asks for all waiting tokens in one round trip. Returns how many tokens were sent."""
     if not instance_ids or time.monotonic() < _down_until:
@@ -182,7 +177,7 @@ def wake_webhooks() -> None:
     if time.monotonic() < _down_until:
         return
     try:
-        if not redis().llen(broker_key("webhooks")):
+        if not client().llen(queues.broker_key("webhooks")):
             _publish("webhooks.send", "webhooks")
     except UNREACHABLE as error:
         _note_down(error)

@@ -19,8 +19,8 @@ from standardwebhooks import Webhook as Verifier
 
 from pilot.alerts import delivering, posting, raise_alert, recover
 from pilot.alerts.delivering import deliver, due_channels, next_attempt, take
-from pilot.celery import redis
 from pilot.models import AlertDelivery
+from pilot.redis import client
 from pilot.tasks import deliver_alerts
 from tests.alerts.test_raising import at_once
 from tests.factories import NOW, make_tenant
@@ -141,7 +141,7 @@ def _delivery(**values: Any) -> AlertDelivery:
 def test_a_flushed_redis_loses_no_notice(pushover: Any) -> None:
     server = pushover()
     raise_alert("instance_down", 7)
-    redis().flushdb()
+    client().flushdb()
 
     assert due_channels(now=timezone.now()) == ["pushover"]
     assert deliver("pushover") == 1

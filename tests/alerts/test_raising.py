@@ -11,8 +11,8 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from pilot.alerts import open_subjects, raise_alert, recover
 from pilot.alerts.kinds import KINDS, KindName
-from pilot.celery import redis
 from pilot.models import Alert, AlertDelivery
+from pilot.redis import client
 from tests.factories import NOW, make_tenant
 
 MINUTE = timedelta(minutes=1)
@@ -178,7 +178,7 @@ def test_twenty_at_once_raise_one_alert_with_one_delivery_for_each_recipient() -
 @apart
 def test_a_flushed_redis_does_not_make_it_tell_again() -> None:
     raise_alert("instance_down", 7)
-    redis().flushdb()
+    client().flushdb()
 
     assert not raise_alert("instance_down", 7)
     assert len(deliveries()) == 3

@@ -22,6 +22,7 @@ from messaging.composing import Submission
 from messaging.models import IdempotencyKey, Message, MessageEvent, Status, TemplateStatus
 from pilot import queues, sql
 from pilot.errors import PilotError
+from pilot.redis import client
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -99,7 +100,7 @@ def test_takes_a_text_as_it_is(key: ApiKey, now: datetime) -> None:
 def test_wakes_the_instance_once_all_is_committed(
     key: ApiKey, now: datetime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    redis().flushdb()
+    client().flushdb()
     with django_capture_on_commit_callbacks(execute=True):
         instance_id = accept(key, now).message.instance_id
         assert tokens(instance_id) == 0
@@ -164,7 +165,7 @@ def test_counts_the_time_from_when_it_is_scheduled(key: ApiKey, now: datetime) -
 def test_wakes_nobody_for_what_is_scheduled(
     key: ApiKey, now: datetime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    redis().flushdb()
+    client().flushdb()
     with django_capture_on_commit_callbacks(execute=True):
         instance_id = accept(key, now, scheduled_at=now + timedelta(hours=1)).message.instance_id
     assert tokens(instance_id) == 0

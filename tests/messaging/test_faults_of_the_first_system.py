@@ -16,7 +16,8 @@ from messaging import pulse, reconciling
 from messaging.claiming import claim
 from messaging.models import Message, Status
 from messaging.settling import Settlement, settle
-from pilot.celery import app, redis
+from pilot.celery import app
+from pilot.redis import client
 from tests.factories import NOW, make_instance, make_message, make_project
 from tests.messaging.sends import Sends
 
@@ -203,6 +204,6 @@ def _copy(instance: Instance, number: int) -> Instance:
 
 def connected_clients() -> int:
     """Clients of our database: the server may have other users."""
-    ours = str(redis().connection_pool.connection_kwargs.get("db", 0))
-    clients: Any = redis().client_list()
+    ours = str(client().connection_pool.connection_kwargs.get("db", 0))
+    clients: Any = client().client_list()
     return sum(client["db"] == ours for client in clients)

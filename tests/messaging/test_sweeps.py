@@ -20,9 +20,9 @@ from messaging import announcing, lanes, soundness, sweeps
 from messaging.models import Message, MessageEvent, Status
 from messaging.settling import vacate
 from pilot import locks
-from pilot.celery import redis
 from pilot.leading import Leadership
 from pilot.maintenance import SEEN
+from pilot.redis import client
 from tests.factories import NOW, make_instance, make_message, make_project, make_template
 
 pytestmark = pytest.mark.django_db
@@ -261,7 +261,7 @@ def test_wakes_instances_with_work() -> None:
     assert list(sweeps.wake(NOW)) == [{SEEN: 1}]
     assert list(sweeps.wake(NOW)) == [{SEEN: 0}]  # one token is enough
 
-    redis().delete(f"pilot:instance.{message.instance_id}")
+    client().delete(f"pilot:instance.{message.instance_id}")
 
 
 # --- announcements ----------------------------------------------------------------------------------------
@@ -269,9 +269,9 @@ def test_wakes_instances_with_work() -> None:
 
 @pytest.fixture
 def _stream() -> Iterator[None]:
-    redis().delete(announcing.STREAM)
+    client().delete(announcing.STREAM)
     yield
-    redis().delete(announcing.STREAM)
+    client().delete(announcing.STREAM)
 
 
 @pytest.mark.usefixtures("_stream")
@@ -280,7 +280,7 @@ def test_announces_when_nobody_else_does() -> None:
     MessageEvent.objects.create(message=message, tenant=message.tenant, kind="queued", at=NOW)
 
     assert sum(sweeps.announce(NOW)) == 1
-    assert redis().xlen(announcing.STREAM) == 1
+    assert client().xlen(announcing.STREAM) == 1
 
 
 @pytest.mark.usefixtures("_stream")

@@ -11,9 +11,9 @@ from django.urls import reverse
 
 from accounts.models import User
 from pilot import celery
-from pilot.celery import redis
 from pilot.models import MaintenanceRun
 from pilot.queues import broker_key
+from pilot.redis import client
 from tests.factories import NOW
 
 pytestmark = pytest.mark.django_db
@@ -25,9 +25,9 @@ LIST = "/admin/pilot/maintenancerun/"
 def _queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A queue that no worker of another test listens to."""
     monkeypatch.setattr(celery, "_down_until", 0.0)
-    redis().delete(broker_key("health"))
+    client().delete(broker_key("health"))
     yield
-    redis().delete(broker_key("health"))
+    client().delete(broker_key("health"))
 
 
 def staff(*rights: str) -> Client:
@@ -47,7 +47,7 @@ def test_asks_a_worker_for_a_round() -> None:
     status, page = start(staff("view_maintenancerun", "start_maintenance"))
 
     assert (status, "It will start within seconds" in page) == (200, True)
-    assert redis().llen(broker_key("health")) == 1
+    assert client().llen(broker_key("health")) == 1
 
 
 def test_needs_the_right_to_it() -> None:

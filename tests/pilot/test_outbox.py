@@ -14,7 +14,7 @@ from messaging import announcing
 from messaging.models import MessageEvent, Status
 from messaging.status import Move, move
 from pilot import outbox
-from pilot.celery import redis
+from pilot.redis import client
 from tests.factories import NOW, make_message
 
 pytestmark = pytest.mark.django_db
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def stream() -> Iterator[Redis]:
-    client = redis()
-    client.delete(announcing.STREAM)
-    yield client
-    client.delete(announcing.STREAM)
+    redis = client()
+    redis.delete(announcing.STREAM)
+    yield redis
+    redis.delete(announcing.STREAM)
 
 
 def announced(client: Redis) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilot import celery, queues
-from pilot.celery import app, wake, wake_all, wake_in_shards
+from pilot.celery import app, wake_all, wake_in_shards
 from pilot.queues import broker_key, queue_for, shared_queue
 from pilot.redis import client
 
@@ -44,20 +44,20 @@ def length(queue: str) -> int:
 
 
 def test_a_token_waits_in_the_instances_queue() -> None:
-    wake(IDS[0])
+    wake_all([IDS[0]])
 
     assert [waiting(key) for key in IDS] == [1, 0]
 
 
 def test_a_second_wake_up_adds_no_token() -> None:
     for _ in range(3):
-        wake(IDS[0])
+        wake_all([IDS[0]])
 
     assert waiting(IDS[0]) == 1
 
 
 def test_wakes_many_and_says_how_many_had_no_token() -> None:
-    wake(IDS[0])
+    wake_all([IDS[0]])
 
     assert wake_all(IDS) == 1
     assert [waiting(key) for key in IDS] == [1, 1]
@@ -70,7 +70,7 @@ def _nobody_listens_to_own_queues() -> None:
 
 @pytest.mark.usefixtures("_nobody_listens_to_own_queues")
 def test_uses_the_shared_queue_while_nobody_is_known_to_listen_to_the_own() -> None:
-    wake(IDS[0])
+    wake_all([IDS[0]])
 
     assert (waiting(IDS[0]), length(shared_queue(queues.shard_for(IDS[0])))) == (0, 1)
     assert queues.waits(IDS[0])
@@ -94,7 +94,7 @@ def test_an_instance_that_is_woken_after_the_token_was_taken_gets_another() -> N
 
 
 def test_the_pulse_is_heard_whatever_waits_in_an_own_queue() -> None:
-    wake(IDS[0])
+    wake_all([IDS[0]])
 
     assert wake_in_shards([IDS[0]]) == 1
 
@@ -116,11 +116,11 @@ def test_the_key_is_the_one_that_workers_read() -> None:
 
 @pytest.mark.usefixtures("without_redis")
 def test_does_not_raise_when_redis_is_away_and_leaves_it_alone_for_a_while() -> None:
-    wake(IDS[0])
+    wake_all([IDS[0]])
     started = time.monotonic()
 
     for _ in range(100):
-        wake(IDS[0])
+        wake_all([IDS[0]])
 
     assert time.monotonic() - started < 0.1
 
@@ -131,7 +131,7 @@ def test_waits_for_no_broker_that_refuses(monkeypatch: pytest.MonkeyPatch, setti
     celery._producers.cache_clear()
     started = time.monotonic()
 
-    wake(IDS[0])
+    wake_all([IDS[0]])
 
     celery._producers.cache_clear()
     assert time.monotonic() - started < 1

@@ -14,8 +14,8 @@ from accounts.models import Event
 from messaging.models import MessageEvent
 from messaging.status import Move, move
 from pilot import outbox
-from pilot.celery import redis
 from pilot.models import StreamPlace
+from pilot.redis import client
 from tests.factories import NOW, make_message, make_project
 from tests.webhooks.tellings import fan_out, happen, make_endpoint, message_of, tell
 from webhooks import fanning, payloads
@@ -74,10 +74,10 @@ def test_a_flushed_redis_changes_nothing() -> None:
     endpoint = make_endpoint()
     message = message_of(endpoint)
     happen(message, "queued")
-    redis().flushdb()
+    client().flushdb()
     fan_out()
     happen(message, "submitted")
-    redis().flushdb()
+    client().flushdb()
     fan_out()
 
     assert told(endpoint) == ["message.queued", "message.submitted"]
