@@ -135,6 +135,7 @@ RETENTION_DAYS = {
         "account_events": 30,
         "instance_events": 90,
         "instance_hours": 90,
+        "outages": 365,
         "purges": 90,
         "alerts": 90,
         "maintenance_runs": 30,
