@@ -1,4 +1,4 @@
-"""How values look on a page: moments and telephone numbers."""
+"""How values look on a page: moments, telephone numbers, lists."""
 
 from __future__ import annotations
 
@@ -35,3 +35,9 @@ def phone(number: str) -> str:
     except phonenumbers.NumberParseException:
         return number
     return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.INTERNATIONAL)
+
+
+@register.filter
+def listed(value: object) -> str:
+    """A list with commas; anything else as it is."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -136,7 +136,7 @@ def test_does_not_record_what_did_not_work(browser: Client, tenant: Tenant) -> N
 
 
 def test_shows_a_team_its_own_entries(browser: Client, tenant: Tenant) -> None:
-    _record(tenant, target=make_instance(tenant, name="vendas"), detail={"count": 3})
+    _record(tenant, target=make_instance(tenant, name="vendas"), detail={"count": 3, "all": ["a", "b"]})
     _record(make_tenant(), target=make_instance(name="alheia"))
 
     page = html.unescape(browser.get("/audit").content.decode())
@@ -145,6 +145,7 @@ def test_shows_a_team_its_own_entries(browser: Client, tenant: Tenant) -> None:
     assert "Pilot itself" in page
     assert "vendas" in page
     assert "count: 3" in page
+    assert "all: a, b" in page
     assert "alheia" not in page
 
 
