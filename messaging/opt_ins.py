@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils.translation import gettext as _
 
 from accounts import events
 from accounts.models import Scope, Tenant
-from messaging.models import OptIn
+from messaging.models import Contact, OptIn
 from messaging.numbers import variants
 from pilot import sql
 from pilot.errors import PilotError
@@ -88,6 +88,12 @@ def assert_destination_authorized(
         )
 
 
+def record_of(*, tenant_id: int, number: str) -> OptIn | None:
+    """What is on record of a person's consent; an opt-out before anything else."""
+    rows = OptIn.objects.filter(tenant_id=tenant_id, number__in=variants(number))
+    return rows.order_by(F("revoked_at").desc(nulls_last=True), "-granted_at").first()
+
+
 def opted_out(*, tenant_id: int, number: str) -> bool:
     """Whether the telephone's owner asked not to be written to. Asked again at the moment of sending."""
     return OptIn.objects.filter(
@@ -97,14 +103,24 @@ def opted_out(*, tenant_id: int, number: str) -> bool:
 
 @transaction.atomic
 def grant(*, tenant: Tenant, number: str, source: str, now: datetime, evidence: str = "") -> OptIn:
-    """Records consent; it also ends an earlier opt-out."""
+    """Records consent of a person, who becomes a contact; it also ends an earlier opt-out."""
     consent = {"source": source, "evidence": evidence, "granted_at": now, "revoked_at": None}
     record, _created = OptIn.objects.update_or_create(
         tenant=tenant, number=variants(number)[0], defaults=consent
     )
     _records(tenant, number).update(revoked_at=None)
-    _tell(record, source=source, at=now)
+    _note(record, source=source, at=now)
     return record
+
+
+@transaction.atomic
+def grant_new(*, tenant: Tenant, number: str, source: str, now: datetime, evidence: str = "") -> bool:
+    """Records consent unless anything is on record of the person: a list that somebody has does not undo what a
+    person said. False when something was."""
+    if record_of(tenant_id=tenant.pk, number=number):
+        return False
+    grant(tenant=tenant, number=number, source=source, now=now, evidence=evidence)
+    return True
 
 
 @transaction.atomic
@@ -118,12 +134,15 @@ def revoke(*, tenant: Tenant, number: str, source: str, now: datetime) -> OptIn:
         create_defaults=refusal | {"source": source},
     )
     _records(tenant, number).update(revoked_at=now)
-    _tell(record, source=source, at=now)
+    _note(record, source=source, at=now)
     return record
 
 
-def _tell(record: OptIn, *, source: str, at: datetime) -> None:
-    """Lets the tenant's programs know."""
+def _note(record: OptIn, *, source: str, at: datetime) -> None:
+    """Makes a contact of the person, and lets the tenant's programs know."""
+    Contact.objects.get_or_create(
+        tenant_id=record.tenant_id, number=record.number, defaults={"created_at": at}
+    )
     data = {
         "number": record.number,
         "status": "revoked" if record.revoked_at else "granted",

@@ -34,11 +34,15 @@ class StrictJSONParser(BaseParser):
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        raw = stream.read(limit + 1)
-        if len(raw) > limit:
-            raise BodyTooLarge(_("The body may have at most %(limit)s bytes.") % {"limit": limit})
-        return parse_object(raw)
+        return parse_object(read_limited(stream, settings.DATA_UPLOAD_MAX_MEMORY_SIZE))
+
+
+def read_limited(stream: IO[Any], limit: int) -> bytes:
+    """The whole body. Raises BodyTooLarge when it is longer than `limit` bytes."""
+    raw: bytes = stream.read(limit + 1)
+    if len(raw) > limit:
+        raise BodyTooLarge(_("The body may have at most %(limit)s bytes.") % {"limit": limit})
+    return raw
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

@@ -13,16 +13,44 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import Environment, Scope
-from messaging.models import Message
+from messaging.models import Contact, Message
 from tests import factories
 from tests.messaging.api.conftest import Api, World
 from tests.messaging.api.test_messages import TEXT, error
+from tests.webhooks.tellings import make_endpoint, tell
+from webhooks.models import WebhookDelivery, WebhookEndpoint
 
+PUBLIC = {"api/webhooks/event-types"}  # the same for all, with examples in it
 OPEN = {"api/schema", "api/docs", "api/"}  # the last one answers 404 to everything else
 # route: (method, scope it needs, what it answers to a stranger who asks for the world's objects)
 GUARDED: dict[str, list[tuple[str, Scope, int]]] = {
     "api/instances": [("GET", Scope.INSTANCES_READ, 200)],
     "api/messages": [("GET", Scope.MESSAGES_READ, 200), ("POST", Scope.MESSAGES_WRITE, 400)],
+    "api/contacts": [("GET", Scope.CONTACTS_READ, 200)],
+    "api/contacts/import": [("POST", Scope.CONTACTS_WRITE, 200)],
+    "api/contacts/export": [("GET", Scope.CONTACTS_READ, 200)],
+    "api/contacts/<str:number>": [("GET", Scope.CONTACTS_READ, 404), ("PUT", Scope.CONTACTS_WRITE, 200)],
+    "api/contacts/<str:number>/opt-in": [
+        ("GET", Scope.CONTACTS_READ, 404),
+        ("PUT", Scope.CONTACTS_WRITE, 200),
+        ("DELETE", Scope.CONTACTS_WRITE, 200),
+    ],
+    "api/webhooks": [("GET", Scope.WEBHOOKS_READ, 200), ("POST", Scope.WEBHOOKS_WRITE, 201)],
+    "api/webhooks/event-types": [("GET", Scope.WEBHOOKS_READ, 200)],
+    "api/webhooks/<uuid:endpoint_id>": [
+        ("GET", Scope.WEBHOOKS_READ, 404),
+        ("PATCH", Scope.WEBHOOKS_WRITE, 404),
+        ("DELETE", Scope.WEBHOOKS_WRITE, 404),
+    ],
+    "api/webhooks/<uuid:endpoint_id>/rotate-secret": [("POST", Scope.WEBHOOKS_WRITE, 404)],
+    "api/webhooks/<uuid:endpoint_id>/test": [("POST", Scope.WEBHOOKS_WRITE, 404)],
+    "api/webhooks/<uuid:endpoint_id>/replay": [("POST", Scope.WEBHOOKS_WRITE, 404)],
+    "api/webhooks/<uuid:endpoint_id>/verify": [("POST", Scope.WEBHOOKS_READ, 404)],
+    "api/webhooks/<uuid:endpoint_id>/deliveries": [("GET", Scope.WEBHOOKS_READ, 404)],
+    "api/webhooks/<uuid:endpoint_id>/deliveries/<int:delivery_id>": [("GET", Scope.WEBHOOKS_READ, 404)],
+    "api/webhooks/<uuid:endpoint_id>/deliveries/<int:delivery_id>/resend": [
+        ("POST", Scope.WEBHOOKS_WRITE, 404)
+    ],
     "api/templates": [("GET", Scope.TEMPLATES_READ, 200), ("POST", Scope.TEMPLATES_WRITE, 201)],
     "api/templates/<slug:name>": [("GET", Scope.TEMPLATES_READ, 404)],
     "api/templates/<slug:name>/versions": [
@@ -55,10 +83,23 @@ def routes(resolver: Any, prefix: str = "") -> Iterator[str]:
 PARTS: dict[str, Callable[[World, Message], str]] = {
     "<message_id:message_id>": lambda _world, message: message.pk,
     "<slug:name>": lambda world, _message: world.template.name,
+    "<str:number>": lambda _world, _message: "+5511999990000",
+    "<uuid:endpoint_id>": lambda world, _message: str(endpoint_of(world).pk),
+    "<int:delivery_id>": lambda world, _message: str(delivery_of(endpoint_of(world)).pk),
     "<int:number>": lambda _world, _message: "1",
 }
 BODIES: dict[str, Any] = {
     "api/messages/batch": {"messages": [TEXT]},
+    "api/contacts/<str:number>": {"name": "Ana"},
+    "api/contacts/<str:number>/opt-in": {"source": "site"},
+    "api/webhooks": {"url": "https://example.com/hook", "types": ["message.read"]},
+    "api/webhooks/<uuid:endpoint_id>": {"description": "novo"},
+    "api/webhooks/<uuid:endpoint_id>/rotate-secret": {},
+    "api/webhooks/<uuid:endpoint_id>/test": {},
+    "api/webhooks/<uuid:endpoint_id>/replay": {"since": "2026-11-28T00:00:00Z"},
+    "api/webhooks/<uuid:endpoint_id>/verify": {"headers": {}, "body": ""},
+    "api/webhooks/<uuid:endpoint_id>/deliveries/<int:delivery_id>/resend": {},
+    "api/contacts/import": b"number,name",
     "api/templates": {"name": "novo", "category": "utility", "text": "Oi"},
     "api/templates/<slug:name>/versions": {"text": "Oi"},
     "api/templates/<slug:name>/archive": {},
@@ -67,17 +108,34 @@ BODIES: dict[str, Any] = {
 }
 
 
+def endpoint_of(world: World) -> WebhookEndpoint:
+    project = world.project
+    return project.webhook_endpoints.first() or make_endpoint(project.tenant, project=project)
+
+
+def delivery_of(endpoint: WebhookEndpoint) -> WebhookDelivery:
+    return endpoint.deliveries.first() or tell(endpoint)[0]
+
+
 def call(api: Api, method: str, route: str, world: World, message: Message) -> Any:
     path = f"/{route}"
     for part, value in PARTS.items():
         path = path.replace(part, value(world, message)) if part in path else path
     if method in {"GET", "DELETE"}:
         return api.call(method, path)
-    return api.call(method, path, json.dumps(BODIES.get(route, TEXT)).encode())
+    body = BODIES.get(route, TEXT)
+    if isinstance(body, bytes):
+        return api.call(method, path, body, content_type="text/csv")
+    return api.call(method, path, json.dumps(body).encode())
+
+
+def content(answer: Any) -> bytes:
+    return answer.getvalue() if answer.streaming else answer.content
 
 
 @pytest.fixture
 def message(world: World) -> Message:
+    Contact.objects.get_or_create(tenant=world.project.tenant, number="+5511999990000")
     return factories.make_message(world.project, world.instance)
 
 
@@ -96,8 +154,8 @@ def test_shows_a_stranger_nothing(
     answer = call(world.stranger, method, route, world, message)
 
     assert answer.status_code == strange
-    assert message.pk.encode() not in answer.content
-    assert b"loja" not in answer.content
+    assert message.pk.encode() not in content(answer)
+    assert b"loja" not in content(answer) or route in PUBLIC
     assert Message.objects.count() == before
 
 
@@ -114,7 +172,7 @@ def test_shows_messages_to_keys_of_their_project_and_environment_only(
     }[other]()
     answer = Api(raw).get("/api/messages" + rest.format(id=message.pk))
     assert answer.status_code == status
-    assert message.pk.encode() not in answer.content
+    assert message.pk.encode() not in content(answer)
 
 
 @pytest.mark.parametrize(("route", "method", "scope", "strange"), CALLS)
