@@ -120,8 +120,10 @@ def _check(subjects: Subjects, now: datetime) -> Mapping[str, int]:
 
 def _lose(instance: Instance, state: str, now: datetime) -> None:
     """Closes the gate, and makes the first restart due now: at this check nobody needs patience any more."""
+    to = LOST[state]
     with transaction.atomic():
-        move(instance, LOST[state], state, now)
+        if not move(instance, to, state, now) and instance.status == InstanceStatus.DEGRADED:
+            outages.lost(instance_id=instance.pk, to=to, reason=state, at=now, was_connected=True)
         outages.hasten(instance_id=instance.pk, at=now)
 
 

@@ -4,8 +4,8 @@
                   │                              │                │
                   └── needs a person: no restart ┘                └──► ended, and those who were told hear of it
 
-The row holds what is due and when; health.follow() does it. An outage ends only when the instance has been open for a
-while: one that comes and goes is a single outage, and a single alert.
+The row holds what is due and when; following.follow() does it. An outage ends only when the instance has been open for
+a while: one that comes and goes is a single outage, and a single alert.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PATIENCE = timedelta(minutes=1)
 STABLE_AFTER = timedelta(minutes=1)
 UNSTABLE_AFTER = timedelta(minutes=10)
 SHORTEST_PAUSE = timedelta(minutes=10)
-LONGEST_PAUSE = timedelta(hours=6)
+LONGEST_PAUSE = timedelta(hours=1)
 
 
 def lost(*, instance_id: int, to: str, reason: str, at: datetime, was_connected: bool) -> None:
@@ -118,7 +118,7 @@ def alert(outage: Outage, *, now: datetime) -> bool:
 
 
 def next_restart(outage: Outage, *, at: datetime) -> datetime:
-    """`at`, or later when it was restarted before: 10 min after the first restart, then twice as long each time."""
+    """`at`, or later when it was restarted before: 10 min after the first, then twice as long, an hour at most."""
     if outage.restarted_at is None:
         return at
     pause = min(SHORTEST_PAUSE * 2 ** min(outage.restarts - 1, 10), LONGEST_PAUSE)

@@ -75,6 +75,8 @@ def move(
         if to in (CLOSED, DEGRADED):
             connected = old in outages.CONNECTED
             outages.lost(instance_id=instance_id, to=to, reason=reason, at=at, was_connected=connected)
+        if to == REMOVED:
+            outages.cancel(instance_id=instance_id, at=at)
         transaction.on_commit(queues_changed, robust=True)
         if to == OPEN:
             wake_on_commit(instance_id)

@@ -14,7 +14,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from accounts.models import Environment, Project
-from instances.models import Instance, InstanceStatus, Vitals
+from instances.models import Instance, InstanceStatus, Outage, Vitals
 from messaging.models import Category, Message, MessageEvent, Status
 from pilot.celery import wake_on_commit
 
@@ -43,11 +43,16 @@ def lost(*, now: datetime) -> list[int]:
 
 
 def _due(now: datetime) -> QuerySet[Instance]:
-    """Open instances that have proved nothing for a while, and had no canary for as long."""
+    """Open instances that have proved nothing for a while, and had no canary for as long, or since their restart."""
     since = now - settings.CANARY_EVERY
-    alive = Vitals.objects.filter(
-        Q(acknowledged_at__gt=since) | Q(canary_at__gt=since), instance=OuterRef("pk")
+    restarted = Outage.objects.filter(
+        instance=OuterRef("instance"),
+        kind=Outage.Kind.NOT_DELIVERING,
+        ended_at=None,
+        restarted_at__gt=OuterRef("canary_at"),
     )
+    sung = Q(acknowledged_at__gt=since) | Q(~Exists(restarted), canary_at__gt=since)
+    alive = Vitals.objects.filter(sung, instance=OuterRef("pk"))
     wanted = Q() if settings.CANARY else Q(canary=True)
     has_number = Q() if settings.CANARY_NUMBER else ~Q(number="")
     able = Exists(Project.objects.filter(tenant=OuterRef("tenant")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"0", "false", "no", "off"}
+E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 
 
 class _Required:
@@ -51,6 +53,14 @@ def integer(name: str, default: int, *, least: int = 0, most: int = 2**31) -> in
     if not least <= number <= most:
         raise ImproperlyConfigured(f"{name} must be between {least} and {most}, not {number}.")
     return number
+
+
+def phone(name: str, default: str) -> str:
+    """A number in E.164, such as +5511999990000, or the default."""
+    value = text(name, default)
+    if value != default and not E164.fullmatch(value):
+        raise ImproperlyConfigured(f"{name} must be a number such as +5511999990000, not {value!r}.")
+    return value
 
 
 def words(name: str, default: str = "") -> list[str]:

@@ -109,7 +109,7 @@ UNCONFIRMED_PERCENT = env.integer("UNCONFIRMED_PERCENT", 50, least=1, most=100)
 WEBHOOKS_SILENT_AFTER = timedelta(seconds=env.integer("WEBHOOKS_SILENT_AFTER_SECONDS", 300, least=1))
 WEBHOOKS_SILENT_LEAST = env.integer("WEBHOOKS_SILENT_LEAST", 3, least=1)
 CANARY = env.boolean("CANARY", False)  # of every instance, whatever its own switch says
-CANARY_NUMBER = env.text("CANARY_NUMBER", "")  # E.164; empty: each instance's own
+CANARY_NUMBER = env.phone("CANARY_NUMBER", "")  # E.164; empty: each instance's own
 CANARY_EVERY = timedelta(seconds=env.integer("CANARY_EVERY_SECONDS", 3600, least=60))
 ACK_POLL_FOR = timedelta(hours=env.integer("ACK_POLL_FOR_HOURS", 24, least=1))
 

@@ -239,6 +239,27 @@ def test_an_alert_of_what_the_tenant_closes_ends(
     assert (open_outages(), alerts()) == ([], [("instance_down", True)])
 
 
+def test_an_instance_that_is_removed_has_no_outage(instance: Instance, start: datetime) -> None:
+    unlinked = ConnectionEvent("closed", reason="logged_out")  # comes between the steps of a removal
+    connecting.apply_connection(instance=instance, event=unlinked, now=start)
+
+    status.move(instance_id=instance.pk, to="removed", at=start)
+    an_hour(start)
+
+    assert (open_outages(), alerts()) == ([], [])
+
+
+def test_restarts_one_of_which_no_outage_is_on_record(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+    Instance.objects.filter(pk=instance.pk).update(status="degraded")
+
+    health.check(now=start)
+
+    assert following.follow(now=start) == {"restarted": 1}
+
+
 def test_one_whose_phone_was_unlinked_is_told_of_without_a_restart(
     sandbox: Emulator, instance: Instance, start: datetime
 ) -> None:

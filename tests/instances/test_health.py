@@ -198,7 +198,7 @@ def degraded(count: int, **fields: Any) -> list[Instance]:
     return [make_instance(status="degraded", **fields) for _ in range(count)]
 
 
-CHECKS = [health.recheck, health.keep_hooks]
+CHECKS = [health.recheck, health.keep_hooks, health.check]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -217,6 +217,7 @@ def test_ends_in_time_and_goes_on_with_the_others_the_next_time(
     hung: Peer, monkeypatch: pytest.MonkeyPatch, check: Callable[..., dict[str, int]]
 ) -> None:
     monkeypatch.setattr(asking, "BATCH", 2)
+    monkeypatch.setattr(health, "CHECK_SECONDS", 0.7)
     monkeypatch.setattr(asking, "RUN_SECONDS", 0.7)  # enough for one batch that gets no answer
     degraded(5, server=make_server(url=hung.url))
 
@@ -233,7 +234,7 @@ def test_only_one_process_checks_at_a_time(hung: Peer, check: Callable[..., dict
     degraded(1, server=make_server(url=hung.url))
 
     with ExitStack() as elsewhere:
-        for stamp in ("state", "hook"):
+        for stamp in ("state", "hook", "health"):
             elsewhere.enter_context(lease(f"instances.{stamp}_checked_at", lasts=timedelta(minutes=1)))
         assert check(now=NOW) == {}
     assert sum(check(now=NOW).values()) == 1

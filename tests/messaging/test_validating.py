@@ -309,6 +309,16 @@ def test_suspects_one_whose_canary_did_not_arrive() -> None:
     assert (status_of(instance), suspicions()) == ("degraded", ["canary_lost"])
 
 
+def test_a_restart_is_tried_with_a_canary_at_once() -> None:
+    instance = with_canary()
+    Vitals.objects.create(instance=instance, canary_at=NOW - 10 * MINUTE)
+    Outage.objects.create(
+        instance=instance, kind="not_delivering", began_at=NOW - 5 * MINUTE, restarted_at=NOW - MINUTE
+    )
+
+    assert (canaries.send(now=NOW), canaries.send(now=NOW + MINUTE)) == (1, 0)
+
+
 @pytest.mark.usefixtures("connected")
 def test_one_run_at_a_time() -> None:
     taken_over(make_instance(), 5)

@@ -51,6 +51,21 @@ def test_refuses_what_is_not_such_a_url(given: Any, value: str) -> None:
         env.url("PILOT_PROBE", schemes=("postgres", "http"))
 
 
+@pytest.mark.parametrize("value", ["5511999990000", "+55 11 99999-0000", "+0551199", "+٥٥١١٩٩٩٩٩٠٠٠٠"])
+def test_refuses_what_is_no_number_of_a_phone(given: Any, value: str) -> None:
+    given(value)
+
+    with pytest.raises(ImproperlyConfigured, match="PILOT_PROBE"):
+        env.phone("PILOT_PROBE", "")
+
+
+@pytest.mark.parametrize("value", ["+5511999990000", ""])
+def test_reads_the_number_of_a_phone(given: Any, value: str) -> None:
+    given(value)
+
+    assert env.phone("PILOT_PROBE", "") == value
+
+
 def test_a_missing_variable_is_named() -> None:
     with pytest.raises(ImproperlyConfigured, match="PILOT_ABSENT"):
         env.text("PILOT_ABSENT")
