@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -25,10 +25,11 @@ from instances import breaking
 from instances.accounts import account_of
 from instances.models import Lane
 from instances.providers.base import Account, OutboundMessage
-from messaging import gates, status
+from messaging import gates, rates, status, windows
 from messaging.gates import Hold, LaneState, Refusal
 from messaging.models import FailureCode, Status
 from messaging.outbound import outbound
+from messaging.recipients import Recipients, window_gate
 from messaging.status import Move
 from pilot import sql
 
@@ -36,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 HELD_AT_ONCE = 200
 REFUSED_AT_ONCE = 100
+TAKEN_AT_ONCE = 100  # from one lane
+SOON = timedelta(seconds=1)  # what comes later, the pulse finds
 RESTS = timedelta(minutes=5)
 
 
@@ -55,14 +58,16 @@ class Claim:
     typing_ms: int
     expected_at: datetime | None  # the forecast when it was accepted
     probe: bool  # whether it goes through a half-open breaker
-    more: bool  # whether the lane may take another message at once
+    more: bool = False  # whether the lane may take another message at once
+    again_in: float | None = None  # else in how many seconds, where that is but a moment
+    open_until: datetime | None = None  # when the person's window closes, where that matters to the message
 
 
 _LANES = """
 SELECT lane.instance_id, lane.in_flight, lane.next_send_at, lane.next_urgent_at, lane.held_by, lane.held_until,
        lane.turn, lane.sent_on, lane.sent_count, i.status, i.paused, i.concurrency, i.pace_least_seconds,
        i.pace_most_seconds, i.urgent_gap_seconds, i.daily_cap, i.warm_up_from, i.typing_ms, i.provider, i.server_id,
-       t.time_zone, b.open_until, b.probe_until
+       t.time_zone, b.open_until, b.probe_until, i.messages_per_second, i.created_at
 FROM instances_lane lane
 JOIN instances_instance i ON i.id = lane.instance_id
 JOIN accounts_tenant t ON t.id = i.tenant_id
@@ -116,20 +121,28 @@ CROSS JOIN LATERAL (
 ) AS pick
 """
 
+# The same, for lanes that may take several at once: the next ones of one project. Apart from the other, because a limit
+# that is not known when the statement is planned may choose another plan.
+_PICK_MANY = (
+    _PICK.replace("%s::float8[]) AS lane (instance_id, only_urgent, turn)",
+                  "%s::float8[], %s::int[]) AS lane (instance_id, only_urgent, turn, most)")
+    .replace("ORDER BY m.deliver_until, m.id LIMIT 1", "ORDER BY m.deliver_until, m.id LIMIT lane.most")
+)  # fmt: skip
+
 _OCCUPY = """
 WITH taken AS (
     SELECT * FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::float8[], %s::date[], %s::bigint[],
-                         %s::float8[])
-        AS message (instance_id, next_send_at, next_urgent_at, start, sent_on, project_id, ends)
+                         %s::float8[], %s::int[])
+        AS message (instance_id, next_send_at, next_urgent_at, start, sent_on, project_id, ends, count)
 ), turns AS (
     INSERT INTO messaging_projectturn (instance_id, project_id, turn)
     SELECT instance_id, project_id, ends FROM taken ORDER BY 1, 2
     ON CONFLICT (instance_id, project_id) DO UPDATE SET turn = excluded.turn
 )
-UPDATE instances_lane lane SET in_flight = lane.in_flight + 1, next_send_at = taken.next_send_at,
+UPDATE instances_lane lane SET in_flight = lane.in_flight + taken.count, next_send_at = taken.next_send_at,
        next_urgent_at = taken.next_urgent_at, turn = taken.start, sent_on = taken.sent_on,
        held_by = '', held_until = NULL,
-       sent_count = CASE WHEN lane.sent_on = taken.sent_on THEN lane.sent_count ELSE 0 END + 1
+       sent_count = CASE WHEN lane.sent_on = taken.sent_on THEN lane.sent_count ELSE 0 END + taken.count
 FROM taken WHERE lane.instance_id = taken.instance_id
 """
 
@@ -161,6 +174,20 @@ class _Lane:
     time_zone: str
     breaker_open_until: datetime | None
     breaker_probe_until: datetime | None
+    messages_per_second: int | None
+    created_at: datetime
+
+    def most(self, now: datetime) -> int:
+        """How many messages may leave at once: one, unless the provider lets the lane have a rate."""
+        if not self.messages_per_second:
+            return 1
+        allowed = rates.allowed(self.next_send_at, per_second=self.messages_per_second, now=now)
+        return max(min(allowed, self.concurrency - self.in_flight, TAKEN_AT_ONCE, self._left_today(now)), 1)
+
+    def _left_today(self, now: datetime) -> int:
+        today = now.astimezone(zone_of(self.time_zone)).date()
+        most = gates.allowance(daily_cap=self.daily_cap, warm_up_from=self.warm_up_from, today=today)
+        return TAKEN_AT_ONCE if most is None else most - (self.sent_count if self.sent_on == today else 0)
 
     def state(self) -> LaneState:
         """The lane as the gates see it."""
@@ -222,11 +249,10 @@ class _Taken:
         # An urgent message goes between the others: it may delay the next one by its gap, never bring it forward.
         after_urgent = max(lane.next_send_at, gap)
         next_send_at = now if picked.late else after_urgent if picked.urgent else pace
+        if lane.messages_per_second:
+            next_send_at = gap = lane.next_send_at  # _Load moves it on by the rate
         today = now.astimezone(zone_of(lane.time_zone)).date()
         return cls(picked, lane, next_send_at, now if picked.late else gap, today)
-
-    def more(self, now: datetime) -> bool:
-        return self.lane.in_flight + 1 < self.lane.concurrency and self.next_send_at <= now
 
 
 def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
@@ -240,8 +266,9 @@ def claim(instance_ids: Iterable[int], *, now: datetime) -> list[Claim]:
         taken, claims = _take(passing, now)
         _give_back_probes(passing, claims)
         started = _start(claims, now)
-        _occupy([each for each in taken if each.picked.id in started])
-    return [each for each in claims if each.message.id in started]
+        loads = _loads([each for each in taken if each.picked.id in started], now)
+        _occupy(loads)
+    return _followed([each for each in claims if each.message.id in started], loads, now)
 
 
 def _lock_lanes(instance_ids: Iterable[int]) -> list[_Lane]:
@@ -340,37 +367,90 @@ def _note_hold(lane: _Lane, hold: Hold, now: datetime) -> None:
 
 
 def _take(passing: Passing, now: datetime) -> tuple[list[_Taken], list[Claim]]:
-    """One message for each lane. A refused head must not cost its queue a turn, so its lane picks again."""
+    """The next messages of each lane. Heads that are refused must not cost their queue a turn: the lane picks again."""
     taken: list[_Taken] = []
     claims: list[Claim] = []
+    recipients, done = Recipients(now), set[int]()
     for _round in range(REFUSED_AT_ONCE):
-        picked = _pick(passing)
-        refused_lanes = {}
+        picked = _pick(passing, now)
+        recipients.look_up([(each.instance_id, each.to) for each in picked if _has_gates(passing, each)])
         for message in picked:
-            lane, only_urgent = passing[message.instance_id]
-            if not _refused(message, now):
-                _try_to_take(message, lane, now, taken, claims)
-            else:
-                refused_lanes[message.instance_id] = (lane, only_urgent)
-        passing = refused_lanes
+            lane, _only_urgent = passing[message.instance_id]
+            if _stopped(message, lane, recipients, now):
+                continue
+            if _try_to_take(message, lane, recipients, taken, claims):
+                done.add(message.instance_id)
+        passing = {message.instance_id: passing[message.instance_id] for message in picked}
+        passing = {key: lane for key, lane in passing.items() if key not in done}
         if not passing:
             break
+    recipients.write()
     return taken, claims
 
 
-def _pick(passing: Passing) -> list[_Picked]:
-    if not passing:
-        return []
+def _pick(passing: Passing, now: datetime) -> list[_Picked]:
+    single = {key: lane for key, lane in passing.items() if lane[0].most(now) == 1}
+    several = {key: lane for key, lane in passing.items() if key not in single}
+    rows = sql.fetch(_PICK, _wanted(single)) if single else []
+    if several:
+        most = [lane.most(now) for lane, _only_urgent in several.values()]
+        rows += sql.fetch(_PICK_MANY, [*_wanted(several), most])
+    return [_Picked(*row) for row in rows]
+
+
+def _wanted(passing: Passing) -> list[list[Any]]:
     lanes = list(passing.values())
-    values = [list(passing), [only for _, only in lanes], [lane.turn for lane, _ in lanes]]
-    return [_Picked(*row) for row in sql.fetch(_PICK, values)]
+    return [list(passing), [only for _, only in lanes], [lane.turn for lane, _ in lanes]]
 
 
-def _refused(message: _Picked, now: datetime) -> bool:
+def _has_gates(passing: Passing, message: _Picked) -> bool:
+    return windows.applies_to(passing[message.instance_id][0].provider)
+
+
+def _stopped(message: _Picked, lane: _Lane, recipients: Recipients, now: datetime) -> bool:
+    """Whether a gate of the message or the person keeps it back; what follows from that is written down."""
     refusal = gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
+    if not refusal and windows.applies_to(lane.provider):
+        refusal = window_gate(open_until=_open_until(message, lane, recipients), now=now)
+        if not refusal and (until := recipients.held_until(message.instance_id, message.to)):
+            _set_aside(message, until, now)
+            return True
     if refusal:
         status.move(refused(message.id, refusal, now=now))
     return refusal is not None
+
+
+def _open_until(message: _Picked, lane: _Lane, recipients: Recipients) -> datetime | None:
+    """When the window closes in which this message may go; None for one that may always go."""
+    if not windows.applies_to(lane.provider) or not windows.is_free_form(json.loads(message.content)):
+        return None
+    return recipients.state(message.instance_id, message.to).open_until(since=lane.created_at)
+
+
+_SET_ASIDE = """
+WITH held AS (
+    UPDATE messaging_message m SET next_attempt_at = %(until)s, held_by = %(gate)s
+    FROM messaging_message before WHERE m.id = %(id)s AND before.id = m.id
+    RETURNING m.id, m.tenant_id, before.held_by
+)
+INSERT INTO messaging_messageevent (message_id, tenant_id, kind, detail, at, applied)
+SELECT id, tenant_id, 'held', %(detail)s, %(now)s, true FROM held WHERE held_by <> %(gate)s
+"""
+PAIR_RATE = "pair_rate"
+
+
+def _set_aside(message: _Picked, until: datetime, now: datetime) -> None:
+    """Leaves a message for later, and lets the others of its lane pass."""
+    detail = Jsonb({"gate": PAIR_RATE, "reason": "too many to one person", "until": until.isoformat()})
+    values: dict[str, Any] = {
+        "id": message.id,
+        "gate": PAIR_RATE,
+        "until": until,
+        "detail": detail,
+        "now": now,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_SET_ASIDE, values)
 
 
 def refused(message_id: str, refusal: Refusal, *, now: datetime) -> Move:
@@ -386,8 +466,10 @@ def refused(message_id: str, refusal: Refusal, *, now: datetime) -> Move:
 
 
 def _try_to_take(
-    picked: _Picked, lane: _Lane, now: datetime, taken: list[_Taken], claims: list[Claim]
-) -> None:
+    picked: _Picked, lane: _Lane, recipients: Recipients, taken: list[_Taken], claims: list[Claim]
+) -> bool:
+    """False when the lane should pick again: the message makes no sense. An instance that makes none rests."""
+    now = recipients.now
     try:
         message = outbound(
             id=picked.id, to=picked.to, recipient_id=picked.recipient_id, content=json.loads(picked.content)
@@ -395,14 +477,30 @@ def _try_to_take(
     except Exception:
         log.exception("claim.message_unusable", message_id=picked.id)
         status.move(refused(picked.id, Refusal("content", FailureCode.INVALID_CONTENT), now=now))
-        return
+        return False
     try:
         each = _Taken.of(picked, lane, now)
-        claims.append(_claim(each, message, account_of(picked.instance_id), now))
-        taken.append(each)
+        claim = _claim(each, message, account_of(picked.instance_id), now)
     except Exception:
         log.exception("claim.instance_unusable", instance_id=picked.instance_id)
         _rest(lane, now + RESTS)
+        return True
+    if windows.applies_to(lane.provider):
+        claim = _with_person(claim, picked, lane, recipients)
+    claims.append(claim)
+    taken.append(each)
+    return True
+
+
+def _with_person(claim: Claim, picked: _Picked, lane: _Lane, recipients: Recipients) -> Claim:
+    """The claim with what is known of the person; counted against the rate to that person."""
+    recipients.use_up(picked.instance_id, picked.to)
+    state = recipients.state(picked.instance_id, picked.to)
+    return replace(
+        claim,
+        message=replace(claim.message, last_received_id=state.received_id),
+        open_until=_open_until(picked, lane, recipients),
+    )
 
 
 def _claim(taken: _Taken, message: OutboundMessage, account: Account, now: datetime) -> Claim:
@@ -421,7 +519,6 @@ def _claim(taken: _Taken, message: OutboundMessage, account: Account, now: datet
         typing_ms=0 if picked.urgent else lane.typing_ms,
         expected_at=picked.expected_at if picked.attempts == 0 else None,
         probe=lane.half_open(),
-        more=taken.more(now),
     )
 
 
@@ -430,20 +527,61 @@ def _start(claims: Sequence[Claim], now: datetime) -> frozenset[str]:
     return status.start(leases, now=now, lease_until=now + settings.LEASE) if leases else frozenset()
 
 
-def _occupy(taken: Sequence[_Taken]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What a claim puts on one lane: `count` messages, of which `last` is the last, and when the next may go."""
+
+    last: _Taken
+    count: int
+    next_send_at: datetime
+    next_urgent_at: datetime
+
+    @classmethod
+    def of(cls, taken: Sequence[_Taken], now: datetime) -> _Load:
+        last, count = taken[-1], len(taken)
+        rate = last.lane.messages_per_second
+        if not rate:
+            return cls(last, count, last.next_send_at, last.next_urgent_at)
+        next_at = rates.after(last.lane.next_send_at, count, per_second=rate, now=now)
+        return cls(last, count, next_at, next_at)
+
+    def row(self) -> tuple[Any, ...]:
+        """In the order of _OCCUPY."""
+        picked = self.last.picked
+        ends = picked.start + self.count / picked.weight
+        times = (self.next_send_at, self.next_urgent_at)
+        project = (picked.project_id, ends, self.count)
+        return (picked.instance_id, *times, picked.start, self.last.sent_on, *project)
+
+    def full(self) -> bool:
+        lane = self.last.lane
+        return lane.in_flight + self.count >= lane.concurrency
+
+
+def _loads(taken: Sequence[_Taken], now: datetime) -> list[_Load]:
+    by_lane: dict[int, list[_Taken]] = {}
+    for each in taken:
+        by_lane.setdefault(each.picked.instance_id, []).append(each)
+    return [_Load.of(each, now) for each in by_lane.values()]
+
+
+def _occupy(loads: Sequence[_Load]) -> None:
     """Puts the messages on their lanes, and moves each project's turn and each lane's clock on."""
-    if not taken:
-        return
-    rows = [
-        (
-            each.picked.instance_id,
-            each.next_send_at,
-            each.next_urgent_at,
-            each.picked.start,
-            each.sent_on,
-            each.picked.project_id,
-            each.picked.start + 1 / each.picked.weight,
-        )
-        for each in taken
+    if loads:
+        sql.execute(_OCCUPY, sql.transposed([load.row() for load in loads]))
+
+
+def _followed(claims: Sequence[Claim], loads: Sequence[_Load], now: datetime) -> list[Claim]:
+    """The claims; the last one of each lane says when there may be more."""
+    last = {load.last.picked.id: load for load in loads if not load.full()}
+    return [
+        _with_next(claim, last[claim.message.id], now) if claim.message.id in last else claim
+        for claim in claims
     ]
-    sql.execute(_OCCUPY, [list(column) for column in zip(*rows, strict=True)])
+
+
+def _with_next(claim: Claim, load: _Load, now: datetime) -> Claim:
+    wait = load.next_send_at - now
+    if wait <= timedelta():
+        return replace(claim, more=True)
+    return replace(claim, again_in=wait.total_seconds()) if wait <= SOON else claim

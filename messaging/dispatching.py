@@ -29,6 +29,7 @@ from instances.providers.base import MISCONFIGURED, Call, Outcome, ProviderError
 from instances.providers.http import AsyncHttp
 from messaging import gates
 from messaging.claiming import Claim, claim
+from messaging.recipients import window_gate
 from messaging.settling import AWAY, Settlement, settle
 
 log = structlog.get_logger(__name__)
@@ -207,6 +208,10 @@ class Dispatcher:
         for each in claims:
             if each.expected_at is not None:
                 self._forecast_errors.append((now - each.expected_at).total_seconds())
+            if each.again_in is not None:
+                self._loop.call_soon_threadsafe(
+                    self._loop.call_later, each.again_in, self.wake, each.instance_id
+                )
 
     def _give_back(self, slots: int, *, ended: Iterable[Claim] = ()) -> None:
         with self._condition:
@@ -257,6 +262,7 @@ class Dispatcher:
         # The deadline, and the lease, at the moment of the call: a process that was frozen may have lost both.
         now, latest = self._clock(), claim.deliver_until - ON_THE_WAY
         refusal = gates.message_gate(deliver_until=latest, opted_out=False, now=now)
+        refusal = refusal or window_gate(open_until=claim.open_until, now=now)
         if refusal is not None:
             return refusal
         if now >= claim.claimed_at + settings.LEASE:

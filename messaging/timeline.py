@@ -55,6 +55,7 @@ HOLDS = {
     InstanceStatus.REMOVED: _("The instance was removed."),
     "breaker": _("The provider's server does not answer; Pilot tries again by itself."),
     "daily_cap": _("The instance has sent all that it may send today."),
+    "pair_rate": _("Too many messages went to this person just now; the provider wants a pause."),
 }
 LATE = _("This news came late and changed nothing.")
 

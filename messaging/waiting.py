@@ -57,6 +57,8 @@ def _why_not_open(instance: Instance) -> str:
 
 
 def _why_later(message: Message) -> str:
+    if message.held_by == "pair_rate":
+        return _("Too many messages went to this person just now; the provider wants a pause.")
     if message.attempts:
         return _("Attempt %(attempts)s did not go through; it will be tried again shortly.") % {
             "attempts": message.attempts

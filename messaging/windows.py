@@ -41,11 +41,13 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is on record of a person on an instance: the last message, and when the provider said it is too late."""
+    """What is on record of a person on an instance: the last message, when the provider said that it is too late,
+    and until when the rate to this person is used up."""
 
     received_at: datetime | None = None
     received_id: str = ""
     closed_at: datetime | None = None
+    full_at: datetime | None = None
 
     def open_until(self, *, since: datetime) -> datetime:
         """When the window closes, with the margin off. Pilot knows nothing from before `since`, when the instance
@@ -75,7 +77,7 @@ def address_of(to: str) -> str:
 
 
 _STATES = """
-SELECT wanted.instance_id, wanted.address, w.received_at, w.received_id, w.closed_at
+SELECT wanted.instance_id, wanted.address, w.received_at, w.received_id, w.closed_at, w.full_at
 FROM unnest(%s::bigint[], %s::text[]) AS wanted (instance_id, address)
 JOIN messaging_window w ON w.instance_id = wanted.instance_id AND w.address = wanted.address
 """
@@ -87,6 +89,20 @@ def states_of(wanted: Collection[tuple[int, str]]) -> dict[tuple[int, str], Stat
         return {}
     rows = sql.fetch(_STATES, sql.transposed(wanted))
     return {(row[0], row[1]): State(*row[2:]) for row in rows}
+
+
+_FILL = """
+INSERT INTO messaging_window (instance_id, address, received_id, refused_by, full_at)
+SELECT instance_id, address, '', '', full_at FROM unnest(%s::bigint[], %s::text[], %s::timestamptz[])
+    AS sent (instance_id, address, full_at) ORDER BY 1, 2
+ON CONFLICT (instance_id, address) DO UPDATE SET full_at = excluded.full_at
+"""
+
+
+def note_sent(full: Mapping[tuple[int, str], datetime]) -> None:
+    """Writes down until when the rate to each person is used up. To be called under the instances' lanes."""
+    if full:
+        sql.execute(_FILL, sql.transposed([(*key, full_at) for key, full_at in full.items()]))
 
 
 # --- what people's messages say ---------------------------------------------------------------------------

@@ -1,0 +1,54 @@
+"""The gates of the person, for providers that have them: the 24-hour window, and the rate to one person."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from messaging import rates, windows
+from messaging.gates import Refusal
+from messaging.models import FailureCode
+from messaging.windows import State
+
+Key = tuple[int, str]  # instance and address
+
+
+def window_gate(*, open_until: datetime | None, now: datetime) -> Refusal | None:
+    """Refuses what may only be said while a window is open that has closed; `open_until` is None for all else."""
+    if open_until is None or now < open_until:
+        return None
+    return Refusal("window", FailureCode.WINDOW_CLOSED)
+
+
+@dataclass(slots=True)
+class Recipients:
+    """What is on record of the people that one claim is about, and what the claim itself uses up."""
+
+    now: datetime
+    _states: dict[Key, State] = field(default_factory=dict)
+    _full: dict[Key, datetime] = field(default_factory=dict)
+
+    def look_up(self, people: Collection[tuple[int, str]]) -> None:
+        """Reads what is on record, with one statement for all (instance, to) that are not known yet."""
+        missing = {(instance_id, windows.address_of(to)) for instance_id, to in people} - self._states.keys()
+        self._states |= dict.fromkeys(missing, windows.UNKNOWN) | windows.states_of(missing)
+
+    def state(self, instance_id: int, to: str) -> State:
+        """What was looked up of a person."""
+        return self._states[instance_id, windows.address_of(to)]
+
+    def held_until(self, instance_id: int, to: str) -> datetime | None:
+        """None when the rate to this person lets a message through, else when it will."""
+        key = (instance_id, windows.address_of(to))
+        return rates.held_until(self._full.get(key, self._states[key].full_at), now=self.now)
+
+    def use_up(self, instance_id: int, to: str) -> None:
+        """Counts a message to this person."""
+        key = (instance_id, windows.address_of(to))
+        full_at = self._full.get(key, self._states[key].full_at)
+        self._full[key] = rates.full_after(full_at, now=self.now)
+
+    def write(self) -> None:
+        """Writes down what was used up."""
+        windows.note_sent(self._full)
