@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 LEASE = timedelta(minutes=2)
 INSTANCES_AT_ONCE = 200
+SMALLEST_SAMPLE = 1000
 EVENTS_AT_ONCE = 20_000
 # A queue has recovered when it is clearly below its threshold, so that one that hovers there is told of once.
 CALM = 0.8
@@ -52,7 +53,7 @@ def _try(name: str, part: Callable[[datetime], int], now: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What is ready to be sent on an instance, in the order of _QUEUES; counted up to a bound."""
+    """What is ready to be sent on an instance, in the order of _QUEUES; counted up to the sample's size."""
 
     instance_id: int
     name: str
@@ -61,16 +62,15 @@ class Queue:
     oldest: datetime | None
 
 
-# The next ones in the order in which they are claimed, from the index of the claim. Both figures are exact up to the
-# bound; a queue that reaches it is too long anyway.
+# Of an instance's ready messages any SAMPLE: both figures are exact for a queue that is not longer. Unordered, because
+# an order would make the planner read and sort a queue as a whole.
 _QUEUES = """
 SELECT i.id, i.name, i.tenant_id, head.waiting, head.oldest
 FROM (SELECT id, name, tenant_id FROM instances_instance WHERE status <> 'removed' AND id > %s ORDER BY id LIMIT %s) i
 CROSS JOIN LATERAL (
     SELECT count(*) AS waiting, min(since) AS oldest FROM (
         SELECT coalesce(m.scheduled_at, m.created_at) AS since FROM messaging_message m
-        WHERE m.instance_id = i.id AND m.status = 'queued' AND m.next_attempt_at IS NULL
-        ORDER BY m.urgent DESC, m.project_id, m.deliver_until, m.id LIMIT %s) next
+        WHERE m.instance_id = i.id AND m.status = 'queued' AND m.next_attempt_at IS NULL LIMIT %s) sample
 ) head
 ORDER BY i.id
 """
@@ -79,21 +79,27 @@ ORDER BY i.id
 def watch_queues(now: datetime) -> int:
     """Alerts of queues that are too long or too old. Returns how many are."""
     most, oldest = settings.ALERT_QUEUE_LENGTH, settings.ALERT_OLDEST
+    sample = max(most, SMALLEST_SAMPLE) + 1
     length = _Gauge("queue_too_long", most, {"limit": most})
     age = _Gauge("oldest_too_old", oldest.total_seconds(), {"minutes": int(oldest.total_seconds() // 60)})
-    for queue in _queues(most + 1):
+    for queue in _queues(sample):
         length.read(queue, queue.waiting, now)
-        age.read(queue, (now - queue.oldest).total_seconds() if queue.oldest else 0, now)
+        # A part of a queue proves that something in it is old, and never that nothing is.
+        age.read(queue, _age(queue, now), now, whole=queue.waiting < sample)
     for gauge in (length, age):
         gauge.end_unread(now)
     return length.bad + age.bad
 
 
-def _queues(most: int) -> Iterator[Queue]:
+def _age(queue: Queue, now: datetime) -> float:
+    return (now - queue.oldest).total_seconds() if queue.oldest else 0.0
+
+
+def _queues(sample: int) -> Iterator[Queue]:
     after = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(_QUEUES, [after, INSTANCES_AT_ONCE, most])
+            cursor.execute(_QUEUES, [after, INSTANCES_AT_ONCE, sample])
             rows = cursor.fetchall()
         yield from (Queue(*row) for row in rows)
         if len(rows) < INSTANCES_AT_ONCE:
@@ -111,22 +117,22 @@ class _Gauge:
         self._open = open_subjects(kind)
         self.bad = 0
 
-    def read(self, queue: Queue, value: float, now: datetime) -> None:
+    def read(self, queue: Queue, value: float, now: datetime, *, whole: bool = True) -> None:
+        """`whole` says that a small value is one of the whole queue, and so the end of an alert."""
         subject = str(queue.instance_id)
         known = subject in self._open
-        self._open.discard(subject)
+        if self._limit:
+            self._open.discard(subject)
         if 0 < self._limit < value:
             self.bad += 1
-            detail = {"name": queue.name, **self._detail}
             if not known:
+                detail = {"name": queue.name, **self._detail}
                 raise_alert(self._kind, subject, tenant_id=queue.tenant_id, detail=detail, now=now)
-        elif known and value <= self._limit * CALM:
+        elif self._limit and known and whole and value <= self._limit * CALM:
             recover(self._kind, subject, now=now)
-        elif known and not self._limit:
-            recover(self._kind, subject, now=now, silently=True)
 
     def end_unread(self, now: datetime) -> None:
-        """Of instances that were removed."""
+        """Ends, without a word, those of instances that were removed, and all of them when the limit is off."""
         for subject in self._open:
             recover(self._kind, subject, now=now, silently=True)
 

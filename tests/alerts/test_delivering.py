@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from django.core import mail
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from standardwebhooks import Webhook as Verifier
 
@@ -120,22 +120,37 @@ def test_workers_that_are_woken_together_send_once(pushover: Any) -> None:
     assert len(server.requests) == 1
 
 
-def test_even_without_the_channels_lease_nobody_takes_what_another_has() -> None:
-    AlertDelivery.objects.all().delete()
+def test_sends_what_came_just_before_the_channel_was_free_again(
+    pushover: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = pushover()
+    drain, refused = delivering._drain, []
+
+    def drain_and_be_overtaken(channel: str, until: float) -> int:
+        count = drain(channel, until)
+        if raise_alert("queue_too_long", 7):
+            refused.extend(at_once(lambda: deliver(channel), times=1))
+        return count
+
+    monkeypatch.setattr(delivering, "_drain", drain_and_be_overtaken)
     raise_alert("instance_down", 7)
-    AlertDelivery.objects.bulk_create(_delivery(recipient=str(number)) for number in range(8))
 
-    taken = at_once(lambda: [each.pk for each in take("pushover", now=timezone.now())], times=8)
-
-    keys = [key for batch in taken for key in batch]
-    assert len(keys) == len(set(keys))
+    assert deliver("pushover") == 2
+    assert refused == [0]
+    assert len(server.requests) == 2
 
 
-def _delivery(**values: Any) -> AlertDelivery:
-    from pilot.models import Alert
+def test_even_without_the_channels_lease_nobody_takes_what_another_has(pushover: Any) -> None:
+    pushover()
+    raise_alert("instance_down", 7)
+    now = timezone.now()
 
-    fields = {"alert": Alert.objects.get(), "notice": "raised", "channel": "pushover", "language": "en"}
-    return AlertDelivery(**fields | {"next_attempt_at": NOW} | values)
+    with transaction.atomic():
+        ours = take("pushover", now=now)
+        theirs = at_once(lambda: take("pushover", now=now), times=1)
+
+    assert (len(ours), theirs) == (1, [[]])
+    assert take("pushover", now=now) == []
 
 
 def test_a_flushed_redis_loses_no_notice(pushover: Any) -> None:

@@ -58,7 +58,10 @@ def test_shows_what_is_open_and_what_is_over(tenant: Tenant) -> None:
 
 
 def test_shows_nothing_of_another_tenant_nor_of_the_machinery(tenant: Tenant) -> None:
-    trouble(make_tenant(), name="alheia")
+    stranger = make_tenant()
+    trouble(stranger, name="alheia")
+    trouble(stranger, subject=8, name="alheia")
+    recover("instance_down", 8)
     trouble(tenant, "dead_letter", name="stream")
     raise_alert("worker_not_consuming", "worker", detail={"minutes": 3})
 

@@ -92,6 +92,26 @@ def test_tells_of_a_message_that_waits_too_long() -> None:
     assert alerts("oldest_too_old") == [(str(instance.pk), False)]
 
 
+def test_a_part_of_a_long_queue_does_not_prove_that_nothing_is_old(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setattr(watching, "SMALLEST_SAMPLE", 3)
+    settings.ALERT_QUEUE_LENGTH = 0
+    instance = make_instance()
+    fill(instance, 1, created_at=NOW - 40 * MINUTE)
+    watch(now=NOW)
+    Message.objects.update(status=Status.SENT)
+    fill(instance, 5)
+
+    watch(now=NOW)
+    assert alerts("oldest_too_old") == [(str(instance.pk), True)]
+
+    Message.objects.filter(status=Status.QUEUED).first().delete()  # type: ignore[union-attr]
+    Message.objects.filter(status=Status.QUEUED).first().delete()  # type: ignore[union-attr]
+    watch(now=NOW)
+    assert alerts("oldest_too_old") == [(str(instance.pk), False)]
+
+
 def test_a_scheduled_message_waits_from_its_time_on() -> None:
     fill(make_instance(), 1, created_at=NOW - 600 * MINUTE, scheduled_at=NOW - 29 * MINUTE)
 
