@@ -14,7 +14,7 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db.models import QuerySet
 
-from instances.models import Instance, InstanceStatus
+from instances.models import Instance, InstanceStatus, Lane
 from messaging.forecasting import empty_at
 from messaging.models import Purge
 from pilot.sql import fetch
@@ -101,6 +101,9 @@ class Queue:
 def queues(instances: QuerySet[Instance], *, now: datetime) -> list[Queue]:
     """The queue of each of the instances, in their order."""
     rows = list(instances.select_related("tenant", "lane", "server__breaker").only(*SHOWN))
+    for row in rows:
+        if not hasattr(row, "lane"):  # the full reconciler makes it one
+            Lane(instance=row)
     ids = [row.pk for row in rows]
     waits, hours, purges = waiting(ids), _hours(ids, now), _purges(ids)
     return [_queue(row, waits[row.pk], hours.get(row.pk, Hours()), purges.get(row.pk), now) for row in rows]

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -62,17 +62,18 @@ class _Rows(Collector):
         self._now = now
 
     def collect(self) -> Iterator[Metric]:
-        failed = 0
         sources: list[Source] = brought("metrics", "COLLECTORS")
-        for source in sources:
+        failed = 0
+        for done, source in enumerate(sources, start=1):
             try:
                 yield from list(source(self._now))
             except DatabaseError:
                 log.exception("metrics.source_failed", source=source.__qualname__)
                 failed += 1
-        yield GaugeMetricFamily(
-            "pilot_metrics_sources_failed", "Sources that could not be read.", value=failed
-        )
+                if not connection.is_usable():  # the others would each wait for it
+                    failed += len(sources) - done
+                    break
+        yield gauge("pilot_metrics_sources_failed", "Sources that could not be read.", {(): failed})
 
 
 # --- building blocks for collectors -----------------------------------------------------------------------

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pilot import sql
 from pilot.models import Tally
 
+LONGEST = 40  # characters of a label
+
 # Sorted, so that two who add at once cannot deadlock.
 _ADD = """
 INSERT INTO pilot_tally (name, labels, value)
@@ -17,8 +19,10 @@ ON CONFLICT (name, labels) DO UPDATE SET value = pilot_tally.value + excluded.va
 
 
 def add(name: str, counts: Mapping[tuple[str, ...], float]) -> None:
-    """Adds to the tally `name`, by label values. Nothing is written for zeros."""
-    wanted = {chr(31).join(labels): value for labels, value in counts.items() if value}
+    """Adds to the tally `name`, by label values, which are cut to 40 characters. Nothing is written for zeros."""
+    wanted = {
+        chr(31).join(label[:LONGEST] for label in labels): value for labels, value in counts.items() if value
+    }
     if not wanted:
         return
     sql.execute(_ADD, [name, list(wanted), [float(value) for value in wanted.values()]])

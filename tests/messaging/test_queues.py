@@ -61,6 +61,13 @@ def test_is_empty_without_anything(instance: Instance) -> None:
     assert (list(queue.sent), queue.failed, queue.troubled) == ([0] * HOURS, 0, False)
 
 
+def test_tells_of_an_instance_that_has_no_lane(instance: Instance) -> None:
+    _waits(instance)
+    Lane.objects.all().delete()
+
+    assert (_queue(instance).length, _queue(instance).in_flight) == (1, 0)
+
+
 def test_sums_the_last_hours(instance: Instance) -> None:
     for ago, sent, failed in ((0, 5, 1), (1, 40, 0), (23, 7, 2), (24, 100, 100)):
         hour = NOW - timedelta(hours=ago)

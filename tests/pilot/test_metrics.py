@@ -179,9 +179,27 @@ def test_leaves_out_what_cannot_be_read(client: Client, monkeypatch: pytest.Monk
     assert "pilot_queue_ready" in found
 
 
+def test_does_not_wait_again_for_a_database_that_is_away(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def broken(_now: Any) -> Iterator[Any]:
+        asked.append("broken")
+        raise DatabaseError("gone")
+        yield
+
+    monkeypatch.setattr(metrics, "brought", lambda *_names: [broken, broken, broken])
+    monkeypatch.setattr(metrics.connection, "is_usable", lambda: False, raising=False)
+
+    assert _scraped(client)["pilot_metrics_sources_failed"] == 3
+    assert asked == ["broken"]
+
+
 def test_adds_up(client: Client) -> None:
     tallies.add("messages_sent", {("live", "otp"): 2, ("test", "otp"): 0})
     tallies.add("messages_sent", {("live", "otp"): 3})
     tallies.add("messages_sent", {})
+    tallies.add("long", {("x" * 50,): 1})
 
-    assert list(tallies.read()) == [("messages_sent", ("live", "otp"), 5)]
+    assert list(tallies.read()) == [("long", ("x" * 40,), 1), ("messages_sent", ("live", "otp"), 5)]
