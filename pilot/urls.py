@@ -12,12 +12,14 @@ import messaging.api.urls
 import messaging.dashboard
 import messaging.queue_pages
 import webhooks.api.urls
+import webhooks.dashboard
 from pilot import errors, metrics, probes
 
 dashboard = [
     *accounts.dashboard.urlpatterns,
     *instances.dashboard.urlpatterns,
     *messaging.dashboard.urlpatterns,
+    *webhooks.dashboard.urlpatterns,
     *messaging.alert_pages.urlpatterns,
 ]
 

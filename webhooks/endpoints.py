@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -35,6 +36,13 @@ class InvalidEndpoint(PilotError):
     """A field is not acceptable; `fields` says which and why."""
 
 
+class CreatedBefore(PilotError):
+    """The form was sent twice. Its endpoint exists, and its secret was in the first answer."""
+
+    code = "created_before"
+    status = 409
+
+
 class TooManyEndpoints(PilotError):
     """The tenant has as many as it may."""
 
@@ -60,11 +68,12 @@ def create(
     description: str = "",
     headers: Mapping[str, str] | None = None,
     version: str = VERSIONS[-1],
+    once: UUID | None = None,
 ) -> tuple[WebhookEndpoint, str]:
     """Makes an endpoint. Returns it with its secret, which is not shown again.
 
-    Without `types` it is told everything, without `project` of all projects. Raises InvalidEndpoint or
-    TooManyEndpoints.
+    Without `types` it is told everything, without `project` of all projects. Raises InvalidEndpoint, TooManyEndpoints,
+    or CreatedBefore when the tenant has an endpoint with this `once`.
     """
     _check(url=url, types=types, headers=headers or {}, version=version)
     secret = signing.new_secret()
@@ -76,10 +85,14 @@ def create(
         "headers": dict(headers or {}),
         "secrets": [{"secret": secret, "ends_at": None}],
         "created_at": now,
+        "once": once,
     }
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).only("pk").get(pk=tenant.pk)  # one count at a time
-        if WebhookEndpoint.objects.filter(tenant=tenant, environment=environment).count() >= MOST_ENDPOINTS:
+        mine = WebhookEndpoint.objects.filter(tenant=tenant)
+        if once and mine.filter(once=once).exists():
+            raise CreatedBefore(_("This webhook was made before. Its secret is shown only once."))
+        if mine.filter(environment=environment).count() >= MOST_ENDPOINTS:
             message = _("There may be at most %(most)s endpoints.") % {"most": MOST_ENDPOINTS}
             raise TooManyEndpoints(message)
         endpoint = WebhookEndpoint.objects.create(

@@ -109,12 +109,14 @@ class WebhookEndpoint(models.Model):
     silent_calls = models.PositiveIntegerField(_("calls without an answer in a row"), default=0)
     open_until = models.DateTimeField(_("left alone until"), null=True, blank=True)
     succeeded_at = models.DateTimeField(_("last success"), null=True, blank=True)
+    once = models.UUIDField(null=True, editable=False)  # the form that was filled in for it
 
     class Meta:
         verbose_name = _("webhook endpoint")
         verbose_name_plural = _("webhook endpoints")
         indexes = [models.Index(fields=["tenant", "environment", "id"], name="webhook_endpoint_list")]
         constraints = [
+            models.UniqueConstraint("tenant", "once", name="webhook_endpoint_once"),
             models.CheckConstraint(
                 condition=models.Q(disabled_at__isnull=True, disabled_by="")
                 | models.Q(disabled_at__isnull=False, disabled_by__in=DisabledBy.values),

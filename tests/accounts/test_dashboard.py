@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from uuid import UUID
 
 import pytest
 from django.http import HttpResponse
@@ -14,22 +15,48 @@ import pilot.urls
 from accounts.models import ApiKey, Membership, Role
 from instances.models import Instance
 from messaging.models import Message
-from tests.factories import make_instance, make_key, make_message, make_project, make_tenant
+from tests.factories import NOW, make_instance, make_key, make_message, make_project, make_tenant
 from tests.members import make_user, member, signed_in
+from tests.webhooks.tellings import make_endpoint
+from webhooks.models import WebhookDelivery, WebhookEvent
 
 pytestmark = pytest.mark.django_db
 
 ROUTES = sorted(str(pattern.name) for pattern in pilot.urls.dashboard)
 ASKED = {
+    "edit_webhook",
     "new_key",
+    "new_webhook",
     "queue_action",
     "remove_instance",
+    "remove_webhook",
+    "replay_webhook",
     "revoke_key",
     "rotate_key",
+    "rotate_webhook",
+    "verify_webhook",
 }  # pages that ask first, and act on POST
-POSTED = ASKED | {"act_on_instance", "alert_settings", "choose_tenant", "new_instance", "pair_instance"}
-MANAGED = POSTED - {"choose_tenant"} | {"audit", "keys"}
+POSTED = ASKED | {
+    "act_on_instance",
+    "alert_settings",
+    "choose_tenant",
+    "new_instance",
+    "pair_instance",
+    "resend_webhook",
+    "switch_webhook",
+    "test_webhook",
+}
+MANAGED = POSTED - {"choose_tenant"} | {
+    "audit",
+    "keys",
+    "webhook",
+    "webhook_delivery",
+    "webhook_events",
+    "webhooks",
+}
 PREFIX = "pilot_live_00000001"
+ENDPOINT = UUID("01a229bf-821f-7117-bb89-e359d97dd0bf")
+DELIVERY = 7
 
 
 @pytest.fixture
@@ -39,10 +66,13 @@ def instance() -> Instance:
 
 @pytest.fixture
 def message(instance: Instance) -> Message:
-    """A message of a tenant that has a key as well."""
+    """A message of a tenant that has a key and a webhook as well."""
     message = make_message(instance=instance, id="m1")
     key, _raw = make_key(message.project)
     ApiKey.objects.filter(pk=key.pk).update(prefix=PREFIX)
+    endpoint = make_endpoint(message.tenant, id=ENDPOINT)
+    event = WebhookEvent.objects.create(name="evt_1", type="message.read", tenant=message.tenant, at=NOW)
+    WebhookDelivery.objects.create(id=DELIVERY, endpoint=endpoint, event=event, created_at=NOW)
     return message
 
 
@@ -65,6 +95,15 @@ def _url(route: str) -> str:
         "queues": [],
         "revoke_key": [PREFIX],
         "rotate_key": [PREFIX],
+        "new_webhook": [],
+        "webhook_events": [],
+        "webhooks": [],
+        "resend_webhook": [ENDPOINT, DELIVERY],
+        "switch_webhook": [ENDPOINT, "off"],
+        "webhook_delivery": [ENDPOINT, DELIVERY],
+    } | {
+        f"{name}webhook": [ENDPOINT]
+        for name in ("", "edit_", "remove_", "replay_", "rotate_", "test_", "verify_")
     }
     return reverse(f"dashboard:{route}", args=arguments.get(route, ["vendas"]))
 

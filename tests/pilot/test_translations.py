@@ -22,7 +22,7 @@ from pilot.management.commands.compile_translations import compile_catalogue
 
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
 TRANSLATED = re.compile(r"""{%\s*translate\s+(["'])(.+?)\1""")
-SAME = {"Marketing", "E-mail", "Id"}  # the same word in both languages
+SAME = {"Marketing", "E-mail", "Id", "URL", "Webhooks"}  # the same word in both languages
 SOURCE = Path(settings.LOCALE_PATHS[0]) / "pt_BR" / "LC_MESSAGES" / "django.po"
 PLACES = re.compile(r"%\(\w+\)\w|(?<!\{)\{\w*\}(?!\})")
 
