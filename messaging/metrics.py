@@ -38,7 +38,11 @@ def counts(_now: datetime) -> Iterator[Metric]:
 
 
 HISTOGRAMS = {
-    "pilot_accepted_to_sent_seconds": ("From accepted to sent.", "category", "seconds_to_sent"),
+    "pilot_accepted_to_sent_seconds": (
+        "From accepted, or the time it was scheduled for, to sent.",
+        "category",
+        "seconds_to_sent",
+    ),
     "pilot_sent_to_delivered_seconds": ("From sent to delivered.", "category", "seconds_to_delivered"),
     "pilot_forecast_error_seconds": (
         "How far off the forecast at acceptance was, by direction.",

@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
     ready: int = 0
     urgent: int = 0
     delayed: int = 0
-    oldest_at: datetime | None = None  # when the oldest of what is ready was accepted
+    oldest_at: datetime | None = None  # since when the oldest of what is ready has been wanted
     first_due: datetime | None = None  # of what is delayed
     last_due: datetime | None = None
 
@@ -116,7 +116,8 @@ def present(instances: QuerySet[Instance]) -> QuerySet[Instance]:
 
 # Both predicates as literals, each served by its partial index.
 _READY = """
-SELECT instance_id, count(*), count(*) FILTER (WHERE urgent), min(created_at) FROM messaging_message
+SELECT instance_id, count(*), count(*) FILTER (WHERE urgent), min(coalesce(scheduled_at, created_at))
+FROM messaging_message
 WHERE status = 'queued' AND next_attempt_at IS NULL {only} GROUP BY instance_id
 """
 _DELAYED = """
@@ -191,7 +192,7 @@ def _next_send_at(instance: Instance, waits: Waiting, now: datetime) -> datetime
         return None
     lane = instance.lane
     free_at = min(lane.next_send_at, lane.next_urgent_at) if waits.urgent else lane.next_send_at
-    held_until = lane.held_until if lane.held_by == "daily_cap" else None
+    held_until = lane.held_until if lane.held_by else None
     due = None if waits.ready else waits.first_due
     return _latest(now, free_at, held_until, due, _breaker_until(instance, now))
 

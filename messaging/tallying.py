@@ -23,10 +23,12 @@ BOUNDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 144
 DELIVERED = (Status.DELIVERED, Status.READ, Status.PLAYED)
 
 # A status may be reached without those before it, and a later receipt implies them: the first proof of any kind is
-# when a message was sent. `queued` comes back with every retry: the first is when it was accepted.
+# when a message was sent. `queued` comes back with every retry: the first is when it was accepted. The time until it is
+# sent counts from when it was wanted.
 _COUNT = """
 WITH news AS MATERIALIZED (
-    SELECT m.instance_id, m.environment, m.category, m.created_at, m.submitted_at, m.expected_at, e.at, e.kind,
+    SELECT m.instance_id, m.environment, m.category, m.submitted_at, m.expected_at, e.at, e.kind,
+           greatest(m.created_at, m.scheduled_at) AS wanted_at,
            coalesce(e.detail ->> 'code', '') AS code, earlier.queued, earlier.proved, earlier.delivered
     FROM messaging_messageevent e
     JOIN messaging_message m ON m.id = e.message_id
@@ -39,7 +41,7 @@ WITH news AS MATERIALIZED (
 ), steps AS MATERIALIZED (
     SELECT news.*, step,
            CASE WHEN code = ANY(%(codes)s) THEN code ELSE 'other' END AS reason,
-           greatest(extract(epoch FROM CASE step WHEN 'sent' THEN at - created_at ELSE at - submitted_at END), 0)
+           greatest(extract(epoch FROM CASE step WHEN 'sent' THEN at - wanted_at ELSE at - submitted_at END), 0)
                AS seconds
     FROM news CROSS JOIN LATERAL (VALUES
         (CASE WHEN kind = 'queued' THEN CASE WHEN queued THEN 'retried' ELSE 'accepted' END END),

@@ -54,6 +54,12 @@ def test_counts_what_waits(instance: Instance) -> None:
     assert queue.oldest_seconds == 9 * 60
 
 
+def test_counts_the_age_of_a_scheduled_message_from_its_time(instance: Instance) -> None:
+    _waits(instance, created_at=NOW - timedelta(days=2), scheduled_at=NOW - timedelta(minutes=3))
+
+    assert _queue(instance).oldest_seconds == 180
+
+
 def test_is_empty_without_anything(instance: Instance) -> None:
     queue = _queue(instance)
 

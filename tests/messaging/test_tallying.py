@@ -122,6 +122,12 @@ def test_measures_how_long_it_took(accept: Callable[..., Message]) -> None:
     assert counts["forecast_error_sum", "late"] == 7
 
 
+def test_measures_from_the_time_that_a_message_was_scheduled_for(accept: Callable[..., Message]) -> None:
+    _goes(accept(scheduled_at=NOW + timedelta(seconds=5)), "sending", "submitted", after=4)
+
+    assert _tally()["seconds_to_sent_sum", "utility"] == 3
+
+
 def test_counts_in_batches_what_came_meanwhile(
     instance: Instance, accept: Callable[..., Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
