@@ -17,6 +17,7 @@ from django.db.models import Q
 
 from instances.models import Breaker
 from instances.providers.base import AMBIGUOUS, NO_ANSWER, UNREACHABLE
+from pilot import sql
 
 OPENS_AFTER = 5
 SHORTEST_OPEN = timedelta(seconds=15)
@@ -90,13 +91,19 @@ def note(*, answered: Collection[int], failures: Sequence[Failure], now: datetim
         _count(silent, now)
 
 
+_TROUBLED = """
+SELECT server_id FROM instances_breaker WHERE server_id = ANY(%s) AND (failures > 0 OR open_until IS NOT NULL)
+"""
+
+
 def _close(server_ids: Collection[int]) -> None:
-    troubled = Breaker.objects.filter(Q(failures__gt=0) | Q(open_until__isnull=False), pk__in=server_ids)
+    troubled = [row[0] for row in sql.fetch(_TROUBLED, [list(server_ids)])]
+    if not troubled:
+        return
     with transaction.atomic():
-        locked = [breaker.pk for breaker in troubled.select_for_update().order_by("pk")]
-        if locked:
-            closed = {"failures": 0, "open_until": None, "probe_until": None, "last_silent": None}
-            Breaker.objects.filter(pk__in=locked).update(**closed)
+        breakers = Breaker.objects.select_for_update().filter(pk__in=troubled).order_by("pk")
+        closed = {"failures": 0, "open_until": None, "probe_until": None, "last_silent": None}
+        Breaker.objects.filter(pk__in=[breaker.pk for breaker in breakers]).update(**closed)
 
 
 def _count(failures: Sequence[Failure], now: datetime) -> None:

@@ -1,10 +1,14 @@
 """The loop inside a worker that moves messages: claims for many instances at once, calls, settles in batches.
 
-    wake(instance) ──► claimer thread ──► event loop: typing, deadline, send ──► settler thread ──► wake(instance)
+    wake(instance) ──► the rows' thread: settle what was answered, then claim ──► wait for more
+                            ▲                                           │
+                            └── the calls' thread: deadline, send ◄─────┘
 
-Three threads, however many instances there are. Claims and settlements are one transaction per batch, so the cost of a
-message falls as traffic grows; the calls of all instances are in flight together on one event loop. Celery's tokens
-only call `wake()`. Everything here may be lost at any instant: the rows say what is to be done.
+Two threads, however many instances there are. Claims and settlements are one transaction per batch, so the cost of a
+message falls as traffic grows; the calls of all instances are in flight together on one event loop. One thread for
+both kinds of rows: a lane that is settled is claimed for in the same round, and more threads would only fight for
+Python's lock. Celery's tokens only call `wake()`. Everything here may be lost at any instant: the rows say what is to
+be done.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from queue import Empty, SimpleQueue
 
 import structlog
 import uvloop
@@ -40,6 +43,8 @@ FORECASTS_COMPARED = 1000
 # From the look at the clock to the provider: what leaves any later may arrive after its deadline. Measured by bin/chaos
 # with all processors busy: 0.24 s at most.
 ON_THE_WAY = timedelta(milliseconds=250)
+# How long an answer waits for others to be settled with: a transaction for each would cost several times as much.
+GATHER_SECONDS = 0.002
 RECONNECT_SECONDS = 1.0  # between tries while the database is away
 # A server that hangs may fill its share of the slots, never all of them.
 SERVERS_SHARE = 4
@@ -70,16 +75,16 @@ class Dispatcher:
         self._server_of: dict[int, int | None] = {}
         self._busy_on: Counter[int | None] = Counter()
         self._condition = threading.Condition()
-        self._stopping = False
+        self._stopping = self._ending = False
         self._moved_at = time.monotonic()
-        self._settled: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
+        self._gathered: list[Settlement] = []  # by the calls' thread alone
+        self._answered: deque[Settlement] = deque()
         self._forecast_errors: deque[float] = deque(maxlen=FORECASTS_COMPARED)
         self._loop = uvloop.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = [
-            threading.Thread(target=self._run_loop, name="dispatcher-calls", daemon=True),
-            threading.Thread(target=self._run_claimer, name="dispatcher-claims", daemon=True),
-            threading.Thread(target=self._run_settler, name="dispatcher-settles", daemon=True),
+            threading.Thread(target=self._run_calls, name="dispatcher-calls", daemon=True),
+            threading.Thread(target=self._run_rows, name="dispatcher-rows", daemon=True),
         ]
 
     # --- from outside, any thread
@@ -100,7 +105,8 @@ class Dispatcher:
             self._stopping = True
             self._condition.notify_all()
             idle = self._condition.wait_for(lambda: self._busy == 0, timeout)
-        self._settled.put(None)
+            self._ending = True
+            self._condition.notify_all()
         self._loop.call_soon_threadsafe(self._loop.stop)
         for thread in self._threads:
             thread.join(timeout=1)
@@ -124,35 +130,59 @@ class Dispatcher:
         last = len(errors) - 1
         return {"count": len(errors), "p50": errors[last // 2], "p95": errors[last * 95 // 100]}
 
-    # --- claiming
+    # --- rows
 
-    def _run_claimer(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            if not batch:
-                continue
-            claims = self._claim(batch)
-            self._note_claims(claims)
-            self._give_back(len(batch) - len(claims))
-            self.wake(*(each.instance_id for each in claims if each.more))
-            for each in claims:
-                self._loop.call_soon_threadsafe(self._begin, each)
+    def _run_rows(self) -> None:
+        while (answered := self._next_answers()) is not None:
+            if answered:
+                self._settle(answered)
+                self._give_back(len(answered), ended=[settlement.claim for settlement in answered])
+            if batch := self._next_batch():
+                self._claim_for(batch)
         connection.close()
 
-    def _next_batch(self) -> list[int] | None:
-        """Woken instances for the free slots, which they occupy; perhaps none; None when stopping."""
+    def _next_answers(self) -> list[Settlement] | None:
+        """Waits for something to do; gives what is to be settled, perhaps nothing, and None at the end."""
         with self._condition:
-            self._condition.wait_for(lambda: self._stopping or self._strangers() or self._claimable(1))
-            if self._stopping:
+            self._condition.wait_for(lambda: self._answered or self._ending or self._may_claim())
+            if self._ending and not self._answered:
                 return None
-            strangers = self._strangers()
+            return [self._answered.popleft() for _ in range(min(len(self._answered), SETTLED_AT_ONCE))]
+
+    def _settle(self, batch: list[Settlement]) -> None:
+        """Tries until it is written. If the process dies first, the leases end and the messages are looked up."""
+        while True:
+            try:
+                settle(batch, now=self._clock())
+                return
+            except Exception:
+                log.exception("dispatcher.settle_failed", messages=len(batch))
+                self._pause_after_failure()
+
+    # --- claiming
+
+    def _may_claim(self) -> bool:
+        return not self._stopping and bool(self._strangers() or self._claimable(1))
+
+    def _next_batch(self) -> list[int]:
+        """Woken instances for the free slots, which they occupy; perhaps none."""
+        with self._condition:
+            strangers = self._strangers() if not self._stopping else []
         if strangers:
             self._ask_for_servers(strangers)
         with self._condition:
-            batch = self._claimable(CLAIMED_AT_ONCE)
+            batch = self._claimable(CLAIMED_AT_ONCE) if not self._stopping else []
             for instance_id in batch:
                 del self._woken[instance_id]
             self._busy += len(batch)
             return batch
+
+    def _claim_for(self, batch: Sequence[int]) -> None:
+        claims = self._claim(batch)
+        self._note_claims(claims)
+        self._give_back(len(batch) - len(claims))
+        self.wake(*(each.instance_id for each in claims if each.more))
+        self._loop.call_soon_threadsafe(self._begin, claims)
 
     def _strangers(self) -> list[int]:
         """Woken instances of which the server is not known yet."""
@@ -228,7 +258,7 @@ class Dispatcher:
 
     # --- calling
 
-    def _run_loop(self) -> None:
+    def _run_calls(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._open())
         self._loop.run_forever()
@@ -238,10 +268,11 @@ class Dispatcher:
     async def _open(self) -> None:
         self._http = AsyncHttp(connections=self._slots)
 
-    def _begin(self, claim: Claim) -> None:
-        task = self._loop.create_task(self._deliver(claim))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _begin(self, claims: Iterable[Claim]) -> None:
+        for each in claims:
+            task = self._loop.create_task(self._deliver(each))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, claim: Claim) -> None:
         result: Receipt | gates.Refusal | ProviderError
@@ -253,7 +284,18 @@ class Dispatcher:
             # A bug of ours. Whether the request left is not known, and so is the answer.
             log.exception("dispatcher.call_failed", message_id=claim.message.id)
             result = ProviderError("internal", type(error).__name__, outcome=Outcome.UNKNOWN)
-        self._settled.put(Settlement(claim, result))
+        self._gather(Settlement(claim, result))
+
+    def _gather(self, settlement: Settlement) -> None:
+        self._gathered.append(settlement)
+        if len(self._gathered) == 1:
+            self._loop.call_later(GATHER_SECONDS, self._hand_over)
+
+    def _hand_over(self) -> None:
+        with self._condition:
+            self._answered.extend(self._gathered)
+            self._condition.notify_all()
+        self._gathered.clear()
 
     async def _call(self, claim: Claim) -> Receipt | gates.Refusal:
         call = _prepare(claim)
@@ -282,40 +324,6 @@ class Dispatcher:
             log.info("dispatcher.typing_failed", message_id=claim.message.id, code=error.code)
         except Exception:
             log.exception("dispatcher.typing_failed", message_id=claim.message.id)
-
-    # --- settling
-
-    def _run_settler(self) -> None:
-        while batch := self._next_settlements():
-            self._settle(batch)
-            self._give_back(len(batch), ended=[settlement.claim for settlement in batch])
-        connection.close()
-
-    def _next_settlements(self) -> list[Settlement]:
-        """What has come in, at least one; nothing at the end."""
-        batch: list[Settlement] = []
-        settlement = self._settled.get()
-        while settlement is not None:
-            batch.append(settlement)
-            if len(batch) == SETTLED_AT_ONCE:
-                break
-            try:
-                settlement = self._settled.get_nowait()
-            except Empty:
-                break
-        if settlement is None and batch:
-            self._settled.put(None)  # the end comes after this batch
-        return batch
-
-    def _settle(self, batch: list[Settlement]) -> None:
-        """Tries until it is written. If the process dies first, the leases end and the messages are looked up."""
-        while True:
-            try:
-                settle(batch, now=self._clock())
-                return
-            except Exception:
-                log.exception("dispatcher.settle_failed", messages=len(batch))
-                self._pause_after_failure()
 
 
 def _prepare(claim: Claim) -> Call[Receipt]:
