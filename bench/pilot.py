@@ -152,7 +152,7 @@ def drain(stage: Stage, options: argparse.Namespace) -> Figures:
     provider = _provider(stage, port)
     with stage.running(provider, *workers, stage.beat()):
         stage.wait(lambda: "ready" in provider.log.read_text(), provider, "to be ready")
-        _wait_until_subscribed(stage, workers, BUSY_INSTANCES)
+        _wait_until_subscribed(stage, workers)
         rows.queue(world, options.messages)
         before = _cpu_of_parts(stage, provider, workers)
         seconds = _timed_drain(stage, world, workers, options.messages)
@@ -204,8 +204,8 @@ def _provider(stage: Stage, port: int) -> Process:
     return Process("provider", ["node", "provider.js"], log=log, env=env, cwd=SEED)
 
 
-def _wait_until_subscribed(stage: Stage, workers: list[Process], instances: int) -> None:
-    subscribed = lambda: rows.count_subscribed(instances) == len(workers)  # noqa: E731
+def _wait_until_subscribed(stage: Stage, workers: list[Process]) -> None:
+    subscribed = lambda: rows.count_subscribed() == len(workers)  # noqa: E731
     stage.wait(subscribed, workers[0], "to subscribe to its queues")
 
 
@@ -218,7 +218,7 @@ def idle(stage: Stage, options: argparse.Namespace) -> Figures:
     rows.make_world(instances=options.instances, provider_url=NOWHERE)
     worker, beat = stage.worker(1), stage.beat()
     with stage.running(worker, beat):
-        _wait_until_subscribed(stage, [worker], options.instances)
+        _wait_until_subscribed(stage, [worker])
         stage.console.status("idle", f"settling {SETTLE_SECONDS} s, then measuring {MEASURE_SECONDS} s")
         time.sleep(SETTLE_SECONDS)
         before = processor.seconds(worker.pid)

@@ -144,7 +144,7 @@ def count_accepted() -> int:
     return min(Message.objects.count(), told, counted)
 
 
-def count_subscribed(instances: int) -> int:
-    """Workers that said they consume the queues of so many instances."""
+def count_subscribed() -> int:
+    """Workers that said they listen to all the queues they should."""
     workers = Heartbeat.objects.filter(kind="worker").values_list("detail", flat=True)
-    return sum(detail["queues"] >= instances for detail in workers)
+    return sum(detail["queues"] >= detail["wanted"] for detail in workers)

@@ -28,6 +28,8 @@ from pilot import queues
 from pilot.redis import client
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pilot.settings")
+# A worker or a beat that starts would run Django's checks, and so load every page, form and serializer: 9 MB.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 log = structlog.get_logger(__name__)
 
