@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from instances.providers.base import OutboundMessage
-from messaging.content import kind_of
+from messaging.content import TEXT, kind_of
 from messaging.models import Message
 from messaging.rendering import buttons_of
 
@@ -33,12 +33,12 @@ def outbound(
     provider_message_id: str = "",
     attempted_at: datetime | None = None,
 ) -> OutboundMessage:
-    """The plain value for a message that is not at hand as a row."""
+    """The plain value for a message that is not at hand as a row. KeyError for a text without its text."""
     return OutboundMessage(
         id=id,
         to=to,
         recipient_id=recipient_id,
-        text=content.get("text", ""),
+        text=content["text"] if kind_of(content) == TEXT else content.get("text", ""),
         title=content.get("title", ""),
         footer=content.get("footer", ""),
         buttons=buttons_of(content),
