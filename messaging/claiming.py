@@ -109,8 +109,9 @@ CROSS JOIN LATERAL (
     )
     SELECT m.instance_id, m.id, m.project_id, turn.start, p.weight, m.urgent, m.late, m.deliver_until, m.attempts,
            m.expected_at, m."to", m.recipient_id, m.content,
-           EXISTS (SELECT FROM messaging_optin o WHERE o.tenant_id = m.tenant_id AND o.number = m."to"
-                   AND o.revoked_at IS NOT NULL) AS opted_out
+           m.source <> 'opt_out' AND EXISTS (
+               SELECT FROM messaging_optin o
+               WHERE o.tenant_id = m.tenant_id AND o.number = m."to" AND o.revoked_at IS NOT NULL) AS opted_out
     FROM messaging_message m, turn, accounts_project p
     WHERE m.instance_id = lane.instance_id AND m.urgent = (SELECT urgent FROM top)
       AND m.project_id = (SELECT project_id FROM turn) AND p.id = m.project_id

@@ -19,7 +19,7 @@ from accounts import events
 from accounts.models import Event
 from instances.models import Instance
 from instances.providers.base import InboundMessage, StatusEvent
-from messaging import echoes, numbers, status, windows
+from messaging import echoes, numbers, status, unsubscribing, windows
 from messaging.models import Contact, FailureCode, Message, ParkedReceipt, ReceivedMessage, Status
 from messaging.status import Move
 from messaging.windows import Failure, Heard
@@ -46,9 +46,10 @@ def apply(arrivals: Sequence[Arrival]) -> None:
     heard = [Heard(a.instance, a.event, a.at) for a in arrivals if isinstance(a.event, InboundMessage)]
     with transaction.atomic():
         _apply_or_park(receipts)
-        _keep([_received(*each) for each in heard])
+        new = _keep([_received(*each) for each in heard])
         _introduce(_contact(*each) for each in heard if not each.message.outgoing)
         windows.note_received(heard)
+        unsubscribing.take_in(new)
 
 
 def apply_parked(*, now: datetime, limit: int = 500) -> int:
@@ -289,21 +290,19 @@ def _person(number: str) -> str:
     return numbers.variants(number)[0]
 
 
-def _keep(received: Sequence[ReceivedMessage]) -> None:
-    """Stores what was not known yet, and lets the tenants' programs know of it."""
+def _keep(received: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
+    """Stores what was not known yet, and lets the tenants' programs know of it. Returns what people wrote of it."""
     if not received:
-        return
+        return []
     columns = [[getattr(row, name) for row in sorted(received, key=_key)] for name in _KEPT]
     columns[_KEPT.index("raw")] = [Jsonb(raw) for raw in columns[_KEPT.index("raw")]]
     with connection.cursor() as cursor:
         cursor.execute(_KEEP, columns)
         new = {(row[0], row[1]): row[2] for row in cursor.fetchall()}
     first = {_key(row): row for row in reversed(received)}
-    events.record_all(
-        _news(row, new[_key(row)])
-        for row in received
-        if first[_key(row)] is row and _key(row) in new and not row.outgoing
-    )
+    incoming = [row for row in received if first[_key(row)] is row and _key(row) in new and not row.outgoing]
+    events.record_all(_news(row, new[_key(row)]) for row in incoming)
+    return incoming
 
 
 def _news(row: ReceivedMessage, pk: int) -> Event:
