@@ -104,7 +104,7 @@ def test_no_wake_up_is_lost_while_queues_are_shared_and_again_not(
     product: Product, customer: Customer
 ) -> None:
     crowd = open_more(MOST + 1)
-    listens_to(product, [], within=10)
+    listens_to(product, [], within=20)
     assert not queues.own_are_heard()
 
     stopping = threading.Event()
