@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64decode
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 TRUE = {"1", "true", "yes", "on"}
 FALSE = {"0", "false", "no", "off"}
 E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+SHORTEST_KEY = 24  # bytes, as Standard Webhooks asks
 
 
 class _Required:
@@ -93,6 +95,18 @@ def url(name: str, default: str | _Required = REQUIRED, *, schemes: tuple[str, .
     if parts.scheme not in schemes or not parts.hostname:
         raise ImproperlyConfigured(f"{name} must be a URL starting with {' or '.join(schemes)}.")
     return value.rstrip("/")
+
+
+def signing_key(name: str, default: str | _Required = REQUIRED) -> str:
+    """A secret of Standard Webhooks: at least 24 bytes in base64, with or without `whsec_`."""
+    value = text(name, default)
+    try:
+        key = b64decode(value.removeprefix("whsec_"), validate=True)
+    except ValueError:
+        key = b""
+    if value and len(key) < SHORTEST_KEY:
+        raise ImproperlyConfigured(f"{name} must be at least {SHORTEST_KEY} random bytes in base64.")
+    return value
 
 
 def _file(name: str, path: str) -> str:

@@ -80,7 +80,7 @@ PUSHOVER_TOKEN = env.text("PUSHOVER_TOKEN", "")
 PUSHOVER_USER = env.text("PUSHOVER_USER", "")
 ALERT_EMAILS = env.words("ALERT_EMAILS")
 ALERT_WEBHOOK_URL = env.url("ALERT_WEBHOOK_URL", "", schemes=("http", "https"))
-ALERT_WEBHOOK_SECRET = env.text("ALERT_WEBHOOK_SECRET", "")  # base64, with or without whsec_
+ALERT_WEBHOOK_SECRET = env.signing_key("ALERT_WEBHOOK_SECRET", "")
 ALERT_WHATSAPP_INSTANCE = env.text("ALERT_WHATSAPP_INSTANCE", "")  # a tenant's slug/an instance's name
 ALERT_QUEUE_LENGTH = env.integer("ALERT_QUEUE_LENGTH", 1000)  # messages on one instance; 0: never
 ALERT_OLDEST = timedelta(seconds=env.integer("ALERT_OLDEST_SECONDS", 1800))

@@ -152,11 +152,15 @@ def _recipients(name: str, alert: Alert) -> list[Recipient]:
     try:
         with transaction.atomic():
             way = channel(name)
-            told = way.audience in kind_of(alert.kind).told.value
-            return list(way.recipients(alert)) if told else []
+            return list(way.recipients(alert)) if way.audience in _told(alert) else []
     except Exception:
         log.exception("alert.channel_unusable", channel=name, alert_id=alert.pk)
         return []
+
+
+def _told(alert: Alert) -> frozenset[str]:
+    told = kind_of(alert.kind).told.value
+    return told if alert.tenant_id else told - {"tenant"}
 
 
 def _recoveries(alert: Alert, now: datetime) -> list[AlertDelivery]:

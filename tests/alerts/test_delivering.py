@@ -26,7 +26,8 @@ from tests.alerts.test_raising import at_once
 from tests.factories import NOW, make_tenant
 from tests.providers.peer import Behaviour, Peer, answer, hang, reset, trickle_body, trickle_headers
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
+apart = pytest.mark.django_db(transaction=True)  # commits, for several connections
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OK = answer(b'{"status":1}')
@@ -112,6 +113,7 @@ def test_sends_nothing_twice(pushover: Any) -> None:
     assert len(server.requests) == 1
 
 
+@apart
 def test_workers_that_are_woken_together_send_once(pushover: Any) -> None:
     server = pushover()
     raise_alert("instance_down", 7)
@@ -120,6 +122,7 @@ def test_workers_that_are_woken_together_send_once(pushover: Any) -> None:
     assert len(server.requests) == 1
 
 
+@apart
 def test_sends_what_came_just_before_the_channel_was_free_again(
     pushover: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +143,7 @@ def test_sends_what_came_just_before_the_channel_was_free_again(
     assert len(server.requests) == 2
 
 
+@apart
 def test_even_without_the_channels_lease_nobody_takes_what_another_has(pushover: Any) -> None:
     pushover()
     raise_alert("instance_down", 7)
@@ -289,6 +293,7 @@ def test_the_end_of_it_waits_for_its_beginning(pushover: Any) -> None:
     assert [fields(each)["priority"] for each in server.requests] == ["1", "1", "-1"]
 
 
+@apart
 def test_a_deaf_channel_holds_up_no_other(pushover: Any, settings: Any) -> None:
     hears_again = threading.Event()
     server = pushover(lambda *wire: (hears_again.wait(posting.SECONDS), OK(*wire)))

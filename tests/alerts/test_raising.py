@@ -176,7 +176,7 @@ def test_twenty_at_once_raise_one_alert_with_one_delivery_for_each_recipient() -
     assert len(deliveries()) == 3
 
 
-@apart
+@pytest.mark.django_db
 def test_a_flushed_redis_does_not_make_it_tell_again() -> None:
     raise_alert("instance_down", 7)
     client().flushdb()
@@ -259,7 +259,7 @@ def test_a_transaction_that_is_broken_already_stays_the_callers_business() -> No
         make_tenant()
 
 
-@apart
+@pytest.mark.django_db
 def test_tells_also_what_cannot_be_stored_as_it_is() -> None:
     with transaction.atomic():
         raise_alert(

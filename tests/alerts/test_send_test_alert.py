@@ -13,7 +13,7 @@ from tests.factories import make_tenant
 from tests.members import make_user
 from tests.providers.peer import answer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 def test_sends_through_every_channel_and_leaves_nothing_open(peer: Any, settings: Any) -> None:

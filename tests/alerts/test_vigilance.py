@@ -95,7 +95,6 @@ def test_tells_without_any_worker_what_a_worker_should_have_told(peer: Any, sett
     assert set(AlertDelivery.objects.values_list("state", flat=True)) == {"delivered"}
 
 
-@pytest.mark.django_db(transaction=True)
 def test_consumers_look_after_the_workers(settings: Any) -> None:
     settings.ALERT_EMAILS = ["ops@example.com"]
     step = LOOPS["alerts"]()

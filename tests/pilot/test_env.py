@@ -51,6 +51,25 @@ def test_refuses_what_is_not_such_a_url(given: Any, value: str) -> None:
         env.url("PILOT_PROBE", schemes=("postgres", "http"))
 
 
+@pytest.mark.parametrize(
+    "value", ["short", "whsec_c2hvcnQ=", "not base64, but long enough to be one", "ç" * 40]
+)
+def test_refuses_what_is_no_key_to_sign_with(given: Any, value: str) -> None:
+    given(value)
+
+    with pytest.raises(ImproperlyConfigured, match="PILOT_PROBE"):
+        env.signing_key("PILOT_PROBE", "")
+
+
+@pytest.mark.parametrize(
+    "value", ["", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]
+)
+def test_takes_a_key_to_sign_with(given: Any, value: str) -> None:
+    given(value)
+
+    assert env.signing_key("PILOT_PROBE", "") == value
+
+
 @pytest.mark.parametrize("value", ["5511999990000", "+55 11 99999-0000", "+0551199", "+٥٥١١٩٩٩٩٩٠٠٠٠"])
 def test_refuses_what_is_no_number_of_a_phone(given: Any, value: str) -> None:
     given(value)
