@@ -206,8 +206,15 @@ def in_batches(statement: str, handle: Callable[[list[Any], datetime], int], now
 def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
     """Asks providers what became of messages whose answer was lost; what stays unknown, policy decides.
 
-    In batches, for at most LOOK_UP_SECONDS; what is not reached in time is given up without another question.
+    What is not reached in time is given up without another question.
     """
+    counts = ask_about_unconfirmed(now=now)
+    counts["given_up"] += sum(give_ups(now))
+    return dict(counts)
+
+
+def ask_about_unconfirmed(*, now: datetime) -> Counter[str]:
+    """Asks in batches, for at most LOOK_UP_SECONDS. Returns how many by finding, and how many were `decided`."""
     counts: Counter[str] = Counter()
     until = time.monotonic() + LOOK_UP_SECONDS
     while time.monotonic() < until:
@@ -215,8 +222,12 @@ def look_up_unconfirmed(*, now: datetime) -> dict[str, int]:
         counts += _resolve(messages, now)
         if len(messages) < LOOKED_UP_AT_ONCE:
             break
-    counts["given_up"] += sum(in_batches(_OVERDUE, _give_up_batch, now - LAST_MOMENT))
-    return dict(counts)
+    return counts
+
+
+def give_ups(now: datetime) -> Iterator[int]:
+    """Gives up, batch by batch, what is still unconfirmed at the last moment. Yields how many."""
+    return in_batches(_OVERDUE, _give_up_batch, now - LAST_MOMENT)
 
 
 def _resolve(messages: Sequence[Message], now: datetime) -> Counter[str]:

@@ -1,6 +1,6 @@
 """What the full reconciler does about messages. The quick ones (reconciling.py, pulse.py) come first; this is the net.
 
-Nothing here sends, and what was submitted is not touched: whether it arrived is asked, by messaging/acknowledging.py.
+Nothing here sends, and nothing queues what somebody may have sent: what was submitted is asked about.
 Each batch locks what it changes, skips what somebody else holds, and ends its transaction before the next.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import connection
 
-from messaging import announcing, lanes, pulse, receiving, reconciling, soundness, status
+from messaging import acknowledging, announcing, lanes, pulse, receiving, reconciling, soundness, status
 from messaging.models import Status
 from messaging.status import Move
 from pilot import locks
@@ -63,10 +63,15 @@ def time_look_ups(now: datetime) -> Iterator[int]:
         yield timed
 
 
-def look_up(now: datetime) -> Batches:
-    """Asks about what is unconfirmed, for a bounded time; the quick reconciler goes on with the rest."""
-    counts = reconciling.look_up_unconfirmed(now=now)
-    yield {name: counts.get(name, 0) for name in ("decided", "given_up")}
+def ask_about_unconfirmed(now: datetime) -> Batches:
+    """Asks what became of them, for a bounded time; the quick reconciler goes on with the rest."""
+    yield {"decided": reconciling.ask_about_unconfirmed(now=now)["decided"]}
+
+
+def ask_about_submitted(now: datetime) -> Batches:
+    """Asks for receipts that are missing, for a bounded time. Nothing that was submitted is ever sent again."""
+    counts = acknowledging.ask(now=now)
+    yield {name: counts.get(name, 0) for name in ("proved", "failed")}
 
 
 # --- what should be on its way ----------------------------------------------------------------------------
@@ -117,7 +122,9 @@ SWEEPS = (
     _named("leases", reconciling.releases),
     _named("stranded", doubt_stranded),
     _named("untimed", time_look_ups),
-    Step("unconfirmed", look_up),
+    Step("unconfirmed", ask_about_unconfirmed),
+    _named("given_up", reconciling.give_ups),
+    Step("submitted", ask_about_submitted),
     _named("lanes_made", lanes.make_missing),
     _named("lanes_freed", lanes.free_resting),
     _named("lanes_recounted", lanes.recount),
