@@ -169,6 +169,7 @@ def _rows(site: Site, narrowing: QueueFilter, query: QueryDict) -> dict[str, Any
         "matching": len(wanted),
         "narrowed": narrowing.word or narrowing.only_troubled,
         "columns": [_column(site, query, narrowing.order, *column) for column in COLUMNS],
+        "asked": _asked(query),
         "totals": totals(rows),
         "hours": HOURS,
     }
@@ -210,8 +211,13 @@ def _column(site: Site, query: QueryDict, order: str, name: str, title: str | Pr
 
 def _link(site: Site, query: QueryDict, **changes: str) -> str:
     """The list's address with its filters and order."""
+    asked = _asked(query, **changes)
+    return f"{site.list_url}?{asked}" if asked else site.list_url
+
+
+def _asked(query: QueryDict, **changes: str) -> str:
     kept = {name: query[name] for name in ("q", "troubled", "sort") if query.get(name)}
-    return f"{site.list_url}?{urlencode(kept | changes)}"
+    return urlencode(kept | changes)
 
 
 # --- what is done about one -------------------------------------------------------------------------------
@@ -228,14 +234,15 @@ def _act(request: PageRequest, site: Site, key: str | int, action: str) -> HttpR
         _purge(request, instance, request.POST.get("seen_at", ""))
     else:
         dashboard.act(request, action, instance)
-    return redirect(site.list_url)
+    return redirect(f"{_link(site, request.GET)}#queue-{instance.pk}")
 
 
 def _ask(request: PageRequest, site: Site, instance: Instance, action: str) -> HttpResponse:
     now = timezone.now()
     (queue,) = queues(Instance.objects.filter(pk=instance.pk), now=now)
-    context = {"site": site, "queue": queue, "tool": TOOLS[action], "seen_at": now.isoformat()}
-    return render(request, "dashboard/queue_action.html", context)
+    context = {"queue": queue, "tool": TOOLS[action], "seen_at": now.isoformat()}
+    back = _link(site, request.GET)
+    return render(request, "dashboard/queue_action.html", context | {"site": site, "back": back})
 
 
 def _purge(request: PageRequest, instance: Instance, seen_at: str) -> None:

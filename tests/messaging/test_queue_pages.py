@@ -200,6 +200,17 @@ def test_pauses_and_resumes(browser: Client, instance: Instance) -> None:
     ]
 
 
+def test_comes_back_to_the_list_as_it_was(browser: Client, instance: Instance) -> None:
+    page = _text(browser, "/queues?sort=-oldest&q=ven")
+    question = re.search(r'href="(/queues/vendas/pause[^"]*)"', page)
+    assert question
+    assert 'href="/queues?q=ven&sort=-oldest"' in _text(browser, question[1])
+
+    response = browser.post(question[1])
+
+    assert response.headers["Location"] == f"/queues?q=ven&sort=-oldest#queue-{instance.pk}"
+
+
 def test_says_that_a_restart_did_not_work(browser: Client, instance: Instance) -> None:
     assert "The provider cannot be reached." in _post(browser, "/queues/vendas/restart")
 
