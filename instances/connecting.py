@@ -27,6 +27,7 @@ from instances.providers.base import (
     MISCONFIGURED,
     NO_ANSWER,
     UNREACHABLE,
+    UNSUPPORTED,
     Call,
     ConnectionEvent,
     Pairing,
@@ -52,6 +53,7 @@ EXPLANATIONS = {
     NO_ANSWER: gettext_lazy("The provider does not answer. Try again in a moment."),
     MISCONFIGURED: gettext_lazy("The provider refuses us: its address, key or licence is not right."),
     DISCONNECTED: gettext_lazy("The instance has no connection to WhatsApp."),
+    UNSUPPORTED: gettext_lazy("This account is connected at its provider, not from here."),
     INSTANCE_REMOVED: gettext_lazy("The provider no longer has this instance. Connect it again."),
 }
 
@@ -145,6 +147,9 @@ def remove(*, instance: Instance, now: datetime) -> None:
     _close(instance, "removing", now)
     outages.cancel(instance_id=instance.pk, at=now)
     provider, account = provider_for(instance), instance.account()
+    if "pairing" not in provider.supports:  # it was never ours to delete
+        status.move(instance_id=instance.pk, to=status.REMOVED, at=now)
+        return
     # The webhook first: Evolution deletes only after it has delivered that news, and repeats it for 20 minutes.
     for call in (provider.set_hook(account, None), provider.logout(account), provider.delete(account)):
         _ask_unless_gone(call)
@@ -239,7 +244,7 @@ def _insert(tenant: Tenant, name: str, now: datetime) -> Instance:
                 tenant=tenant,
                 name=name,
                 server=servers.choose(),
-                provider_name=_provider_name(tenant, name),
+                provider_name=provider_name(tenant, name),
                 hook_token=token,
                 hook_digest=hooks.digest_of(token),
                 status_changed_at=now,
@@ -251,7 +256,7 @@ def _insert(tenant: Tenant, name: str, now: datetime) -> Instance:
     return instance
 
 
-def _provider_name(tenant: Tenant, name: str) -> str:
+def provider_name(tenant: Tenant, name: str) -> str:
     """Readable for an operator, and never used twice: [a-z0-9-], 40 characters at most."""
     readable = re.sub(r"[^a-z0-9]+", "-", f"{tenant.slug[:14]}-{name[:14]}".lower()).strip("-")
     return f"{readable}-{secrets.token_hex(5)}"

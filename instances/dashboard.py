@@ -17,7 +17,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from accounts import audit
 from accounts.models import Action, Role
 from accounts.tenancy import MemberRequest, StaffRequest, member_view
-from instances import acting, connecting
+from instances import acting, connecting, link_pages, meta_apps
 from instances.forms import NewInstanceForm, NumberForm
 from instances.history import lines, sentence
 from instances.models import Instance, InstanceEvent, InstanceStatus
@@ -153,9 +153,8 @@ def _list(request: MemberRequest, form: NewInstanceForm) -> HttpResponse:
 
 def _detail(request: MemberRequest, instance: Instance, form: NumberForm) -> HttpResponse:
     connection = _connection(instance).render(request, _context(instance))
-    return render(
-        request, "dashboard/instance.html", {"instance": instance, "connection": connection, "form": form}
-    )
+    context = {"instance": instance, "connection": connection, "form": form}
+    return render(request, "dashboard/instance.html", context | {"callback": meta_apps.callback_of(instance)})
 
 
 def _connection(instance: Instance) -> Live:
@@ -184,6 +183,7 @@ def _context(instance: Instance) -> dict[str, Any]:
 
 
 urlpatterns = [
+    *link_pages.urlpatterns,
     path("instances", instance_list, name="instances"),
     path("new-instance", new_instance, name="new_instance"),
     path("instances/<slug:name>", instance_detail, name="instance"),

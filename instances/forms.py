@@ -7,6 +7,8 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 HOME = "BR"  # the country of a number written without one
+META_ID = r"^[0-9]{5,30}$"
+DIGITS = forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"})
 
 
 class NewInstanceForm(forms.Form):
@@ -30,3 +32,23 @@ class NumberForm(forms.Form):
         if not phonenumbers.is_valid_number(number):
             raise forms.ValidationError(_("This is not a valid telephone number."))
         return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+class LinkNumberForm(forms.Form):
+    """A number of the Cloud API, as Meta's dashboard shows it under "WhatsApp" → "API setup"."""
+
+    name = forms.SlugField(label=_("Name"), max_length=60)
+    phone_number_id = forms.RegexField(META_ID, label=_("Phone number ID"), widget=DIGITS)
+    business_id = forms.RegexField(META_ID, label=_("WhatsApp Business account ID"), widget=DIGITS)
+    token = forms.CharField(
+        label=_("Access token"),
+        max_length=500,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text=_("A permanent one, of a system user that may send messages and manage the account."),
+    )
+    app_secret = forms.RegexField(
+        r"^[0-9a-f]{32}$",
+        label=_("App secret"),
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text=_("Under “App settings” → “Basic”. It proves that a call is really Meta's."),
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db.models import Q
 
 from accounts.models import Tenant
 from instances import hooks
-from instances.models import MetaApp
+from instances.models import Instance, MetaApp
 
 
 def by_hook_token(token: str) -> MetaApp | None:
@@ -39,3 +40,15 @@ def app_for(*, tenant: Tenant, secret: str, name: str) -> MetaApp:
 def callback_url(app: MetaApp) -> str:
     """What is to be entered as the webhook's address in the app's dashboard at Meta."""
     return f"{settings.PUBLIC_URL}/hooks/meta/{app.hook_token}"
+
+
+class Callback(NamedTuple):
+    """What the owner of an app enters at Meta."""
+
+    url: str
+    verify_token: str
+
+
+def callback_of(instance: Instance) -> Callback | None:
+    """The webhook of the app that an instance was linked through; None for one that is no account at Meta."""
+    return Callback(callback_url(instance.app), instance.app.verify_token) if instance.app else None

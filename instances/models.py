@@ -105,6 +105,7 @@ class Instance(models.Model):
     state_checked_at = models.DateTimeField(null=True, editable=False)
     hook_checked_at = models.DateTimeField(null=True, editable=False)
     health_checked_at = models.DateTimeField(null=True, editable=False)
+    templates_fetched_at = models.DateTimeField(null=True, editable=False)
     validated_at = models.DateTimeField(null=True, editable=False)
 
     # how it sends

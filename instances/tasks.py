@@ -7,7 +7,7 @@ from typing import Any
 from celery import shared_task
 from django.utils import timezone
 
-from instances import following, health
+from instances import following, health, media, meta_templates
 
 
 @shared_task(name="instances.recheck")
@@ -20,6 +20,18 @@ def recheck(**_kwargs: Any) -> dict[str, int]:
 def keep_hooks(**_kwargs: Any) -> dict[str, int]:
     """Every 5 min: repairs webhook configurations that drifted."""
     return health.keep_hooks(now=timezone.now())
+
+
+@shared_task(name="instances.fetch_templates")
+def fetch_templates(**_kwargs: Any) -> dict[str, int]:
+    """Every 5 min: fetches Meta's templates of numbers whose last fetch is an hour ago."""
+    return meta_templates.fetch_due(now=timezone.now())
+
+
+@shared_task(name="instances.forget_media")
+def forget_media(**_kwargs: Any) -> int:
+    """Daily: forgets uploaded files that their provider no longer has."""
+    return media.forget_expired(now=timezone.now())
 
 
 @shared_task(name="instances.check")

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from instances import meta_templates
 from instances.models import Instance
 from instances.providers import provider_for
 from messaging.content import InvalidContent, kind_of
@@ -25,7 +26,9 @@ def assert_fits(content: Mapping[str, Any], *, instance: Instance) -> None:
     if kind not in provider.kinds:
         sentence = _("The instance “%(name)s” cannot send this kind of message.") % {"name": instance.name}
         raise UnsupportedContent(sentence, fields={"content": {"type": [sentence]}})
-    faults = provider.faults(outbound(id="", to="", recipient_id="", content=content))
+    faults = dict(provider.faults(outbound(id="", to="", recipient_id="", content=content)))
+    if kind == "template" and "templates" in provider.supports:
+        faults |= meta_templates.faults(instance, content)
     if faults:
         fields = {name: [sentence] for name, sentence in faults.items()}
         raise InvalidContent(_("The content cannot be sent."), fields=fields)

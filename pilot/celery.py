@@ -104,6 +104,16 @@ app.conf.beat_schedule = {
         "schedule": 15.0,
         "options": {"queue": "health", "expires": 14},
     },
+    "fetch-templates": {
+        "task": "instances.fetch_templates",
+        "schedule": 300.0,
+        "options": {"queue": "health", "expires": 250},
+    },
+    "forget-media": {
+        "task": "instances.forget_media",
+        "schedule": 86_400.0,
+        "options": {"queue": "health", "expires": 3600},
+    },
     "keep-hooks": {
         "task": "instances.keep_hooks",
         "schedule": 300.0,

@@ -14,9 +14,11 @@ from instances.providers.meta import MetaCloud
 if TYPE_CHECKING:
     from instances.models import Instance
 
+META = MetaCloud(send_timeout=settings.SEND_TIMEOUT_SECONDS)
+
 PROVIDERS: Mapping[str, Provider] = {
     Evolution.name: Evolution(send_timeout=settings.SEND_TIMEOUT_SECONDS),
-    MetaCloud.name: MetaCloud(send_timeout=settings.SEND_TIMEOUT_SECONDS),
+    META.name: META,
 }
 
 

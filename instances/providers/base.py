@@ -161,12 +161,14 @@ class Answer:
 class Call(Generic[T]):
     """A request and how to read its answer. `read` raises ProviderError.
 
-    `sends` says that the request hands a message over: a lost answer then means unknown, not retry.
+    `sends` says that the request hands a message over: a lost answer then means unknown, not retry. A call with a
+    `fault` is never made: performing it raises that.
     """
 
     request: Request
     read: Callable[[Answer], T]
     sends: bool = False
+    fault: ProviderError | None = None
 
 
 # --- what comes out ---------------------------------------------------------------------------------------
@@ -335,34 +337,35 @@ class Provider(Protocol):
 
 
 class Unhosted:
-    """The verbs of accounts that are not made, connected or moved by us. Asking for one is refused."""
+    """The verbs of accounts that are not made, connected or moved by us: calls that are never made, and say so."""
 
     hook_events: tuple[str, ...] = ()
 
     def find(self, account: Account, message: OutboundMessage, *, now: datetime) -> Call[Found]:
-        raise _unsupported("find")
+        return _unsupported("find")
 
     def create(self, account: Account, *, hook: HookConfig) -> Call[Mapping[str, Any]]:
-        raise _unsupported("create")
+        return _unsupported("create")
 
     def connect(self, account: Account, *, number: str = "") -> Call[Pairing]:
-        raise _unsupported("connect")
+        return _unsupported("connect")
 
     def restart(self, account: Account) -> Call[str]:
-        raise _unsupported("restart")
+        return _unsupported("restart")
 
     def logout(self, account: Account) -> Call[None]:
-        raise _unsupported("logout")
+        return _unsupported("logout")
 
     def delete(self, account: Account) -> Call[None]:
-        raise _unsupported("delete")
+        return _unsupported("delete")
 
     def set_hook(self, account: Account, hook: HookConfig | None) -> Call[None]:
-        raise _unsupported("set_hook")
+        return _unsupported("set_hook")
 
     def get_hook(self, account: Account) -> Call[HookConfig | None]:
-        raise _unsupported("get_hook")
+        return _unsupported("get_hook")
 
 
-def _unsupported(verb: str) -> ProviderError:
-    return ProviderError(UNSUPPORTED, f"This provider has no “{verb}”.", outcome=Outcome.REJECTED)
+def _unsupported(verb: str) -> Call[Any]:
+    error = ProviderError(UNSUPPORTED, f"This provider has no “{verb}”.", outcome=Outcome.REJECTED)
+    return Call(Request("GET", "", headers={}), read=lambda _answer: None, fault=error)

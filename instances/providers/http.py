@@ -75,6 +75,8 @@ class AsyncHttp:
         request surely did not leave (retry; rejected or instance_down where it cannot leave as it is) or may have
         left (unknown when the call sends, retry otherwise).
         """
+        if call.fault:
+            raise call.fault
         started = time.monotonic()
         try:
             answer = await self._ask(call, leave_within)

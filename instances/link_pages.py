@@ -1,0 +1,67 @@
+"""The dashboard's page for linking an account that exists at Meta already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import path
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_http_methods
+
+from accounts import audit
+from accounts.models import Action, Role
+from accounts.tenancy import MemberRequest, member_view
+from instances import linking
+from instances.forms import LinkNumberForm
+from instances.models import Instance, Provider
+from pilot.errors import PilotError
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of account: what is asked for, and who links it."""
+
+    title: Any
+    form: type[forms.Form]
+    link: Callable[..., Instance]
+
+
+KINDS: Mapping[str, Kind] = {
+    Provider.META: Kind(_("Link a number of the Cloud API"), LinkNumberForm, linking.link_number),
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@member_view(role=Role.ADMIN)
+def link(request: MemberRequest, provider: str) -> HttpResponse:
+    """Asks for what Meta's dashboard shows of the account, and links it."""
+    kind = KINDS.get(provider)
+    if kind is None:
+        raise Http404
+    form = kind.form(request.POST or None)
+    if form.is_valid() and (instance := _linked(request, kind, form)):
+        audit.record(
+            tenant=request.tenant, actor=request.user, action=Action.INSTANCE_CREATED, target=instance
+        )
+        return redirect("dashboard:instance", instance.name)
+    return render(request, "dashboard/link.html", {"form": form, "title": kind.title})
+
+
+def _linked(request: MemberRequest, kind: Kind, form: forms.Form) -> Instance | None:
+    """None, and the reason on the form, when it did not work."""
+    given = dict(form.cleaned_data)
+    name = given.pop("name")
+    try:
+        return kind.link(tenant=request.tenant, name=name, now=timezone.now(), **given)
+    except PilotError as error:
+        form.add_error("name" if "name" in error.fields else None, error.message)
+        return None
+
+
+urlpatterns = [path("link/<slug:provider>", link, name="link_account")]
