@@ -26,6 +26,7 @@ OPEN = {"api/schema", "api/docs", "api/"}  # the last one answers 404 to everyth
 GUARDED: dict[str, list[tuple[str, Scope, int]]] = {
     "api/instances": [("GET", Scope.INSTANCES_READ, 200)],
     "api/messages": [("GET", Scope.MESSAGES_READ, 200), ("POST", Scope.MESSAGES_WRITE, 400)],
+    "api/media": [("POST", Scope.MESSAGES_WRITE, 400)],
     "api/queues": [("GET", Scope.INSTANCES_READ, 200)],
     "api/contacts": [("GET", Scope.CONTACTS_READ, 200)],
     "api/contacts/import": [("POST", Scope.CONTACTS_WRITE, 200)],
