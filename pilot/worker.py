@@ -195,13 +195,14 @@ class InstanceQueues(bootsteps.StartStopStep):
     def _send_heartbeat(self) -> None:
         """A token through broker, subscription, pool and database: proof that this worker consumes.
 
-        Not sent while the dispatcher has work and does not move: a worker that sends nothing is not well.
+        Not sent while dispatcher or sender have work and do not move: a worker that sends nothing is not well.
         """
         consumer = self.consumer
         if consumer is None:
             return
-        if shared_dispatcher().stuck_for() > STUCK_SECONDS:
-            log.error("worker.dispatcher_stuck", seconds=shared_dispatcher().stuck_for())
+        stuck_for = max(shared_dispatcher().stuck_for(), shared_sender().stuck_for())
+        if stuck_for > STUCK_SECONDS:
+            log.error("worker.stuck", seconds=stuck_for)
             return
         hostname = consumer.hostname
         detail = {

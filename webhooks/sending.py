@@ -60,6 +60,7 @@ class Sender:
         self._woken = True
         self._stopping = False
         self._released_at = 0.0
+        self._moved_at = time.monotonic()
         self._condition = threading.Condition()
         self._settlements: SimpleQueue[Settlement | None] = SimpleQueue()  # None ends the settler
         self._loop = uvloop.new_event_loop()
@@ -94,6 +95,10 @@ class Sender:
             thread.join(timeout=1)
         return idle
 
+    def stuck_for(self) -> float:
+        """Seconds for which it has neither looked for work nor settled any."""
+        return time.monotonic() - self._moved_at
+
     # --- claiming
 
     def _run_claimer(self) -> None:
@@ -120,11 +125,13 @@ class Sender:
             if time.monotonic() - self._released_at > RELEASE_SECONDS:
                 claiming.release_lost(now=now)
                 self._released_at = time.monotonic()
-            return claiming.claim(room=room, now=now)
+            claims = claiming.claim(room=room, now=now)
         except Exception:
             log.exception("webhooks.claim_failed")
             self._pause_after_failure()
             return []
+        self._moved_at = time.monotonic()
+        return claims
 
     def _pause_after_failure(self) -> None:
         close_old_connections()
@@ -176,6 +183,7 @@ class Sender:
     def _run_settler(self) -> None:
         while batch := self._next_settlements():
             self._settle(batch)
+            self._moved_at = time.monotonic()
             with self._condition:
                 self._busy -= len(batch)
                 self._woken = True  # their endpoints have slots again

@@ -292,3 +292,12 @@ def test_the_sender_goes_on_when_the_database_was_away(
     tell(endpoint)
 
     reaches(endpoint, "delivered")
+
+
+def test_says_for_how_long_it_has_been_stuck(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose sender does not move sends no heartbeat."""
+    eventually(lambda: sender.stuck_for() < 0.1)
+
+    monkeypatch.setattr("webhooks.claiming.claim", lambda **_options: time.sleep(1) or [])
+
+    eventually(lambda: sender.stuck_for() > 0.5)
