@@ -12,6 +12,7 @@ from django.utils import timezone
 from instances import asking, connecting, following, health, outages, status
 from instances.models import EvolutionServer, Instance, InstanceEvent, InstanceStatus, Outage, Vitals
 from instances.providers.base import Call, ConnectionEvent
+from pilot.alerts import recover
 from pilot.leases import lease
 from pilot.models import Alert
 from tests.factories import NOW, make_instance, make_server, make_tenant
@@ -149,6 +150,20 @@ def test_restarts_one_whose_socket_is_dead_though_it_says_open(
 
     assert alerts() == [("instance_down", True)]
     assert restarts(sandbox) == 1
+
+
+def test_an_alert_that_somebody_ended_is_not_raised_again_in_the_same_outage(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+    health.check(now=start)
+    following.follow(now=start)
+    following.follow(now=start + SLEEP)
+    recover("instance_down", str(instance.pk))
+
+    run_beat(start + 3 * MINUTE)
+
+    assert alerts() == [("instance_down", True)]
 
 
 # --- when what is due ---

@@ -138,6 +138,16 @@ def test_what_cannot_be_asked_about_is_left_alone() -> None:
     assert waits == [None, NOW + MINUTE, NOW + MINUTE]
 
 
+@pytest.mark.parametrize("state", ["queued", "unconfirmed", "delivered"])
+def test_leaves_alone_what_is_not_waiting_for_a_receipt(state: str) -> None:
+    message = taken_over(status=state)
+
+    assert acknowledging.ask(now=NOW)["asked"] == 0
+
+    message.refresh_from_db()
+    assert message.next_attempt_at == NOW
+
+
 @pytest.mark.django_db(transaction=True)
 def test_two_at_once_ask_once() -> None:
     instance = make_instance()
