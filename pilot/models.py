@@ -190,7 +190,7 @@ class MaintenanceRun(models.Model):
         permissions = [("start_maintenance", "Can start the reconciler and retention")]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.started_at:%Y-%m-%d %H:%M}"
+        return f"{self.get_kind_display()} {self.started_at:%Y-%m-%d %H:%M}"
 
 
 class RetentionPlace(models.Model):
