@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from celery import Celery
 from celery.app.amqp import AMQP
-from celery.signals import celeryd_init
+from celery.signals import celeryd_init, setup_logging
 from django.conf import settings
 from django.db import transaction
 from kombu import Connection, pools
@@ -243,3 +243,8 @@ def _note_down(error: Exception) -> None:
 def _add_worker_parts(**_kwargs: Any) -> None:
     """Gives a worker process, and no other, its subscriptions and its dispatcher. By name: they stand above us."""
     import_module("pilot.worker").install(app)
+
+
+@setup_logging.connect
+def _leave_logging_alone(**_kwargs: Any) -> None:
+    """That somebody listens is enough: else Celery sets the root's level by its own option, over LOG_LEVEL."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from instances.models import InstanceStatus
@@ -47,3 +49,14 @@ def test_what_waits_for_providers_is_in_nobodys_way() -> None:
 
     hasty = {"messaging.pulse", "messaging.reconcile_deadlines", "messaging.resolve_unconfirmed"}
     assert hasty.isdisjoint(queues["health"])
+
+
+def test_logs_at_the_level_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`celery worker` without -l would say nothing below a warning."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.INFO)
+    monkeypatch.setattr(app.log, "already_setup", False)
+
+    app.log.setup_logging_subsystem(loglevel="WARNING")
+
+    assert root.level == logging.INFO
