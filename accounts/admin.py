@@ -129,11 +129,12 @@ class ApiKeyAdmin(RecordAdmin):
 def _revoke(request: HttpRequest, key: ApiKey, now: datetime) -> bool:
     revoked = keys.revoke(key, now=now)
     if revoked:
-        audit.record(tenant=key.tenant, actor=_person(request), action=Action.KEY_REVOKED, target=key)
+        audit.record(tenant=key.tenant, actor=person(request), action=Action.KEY_REVOKED, target=key)
     return revoked
 
 
-def _person(request: HttpRequest) -> User:
+def person(request: HttpRequest) -> User:
+    """Who acts in the administration."""
     assert isinstance(request.user, User)
     return request.user
 

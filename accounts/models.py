@@ -243,6 +243,7 @@ class Action(models.TextChoices):
     KEY_ROTATED = "key.rotated", _("API key rotated")
     KEY_REVOKED = "key.revoked", _("API key revoked")
     INSTANCE_CREATED = "instance.created", _("Instance created")
+    INSTANCE_CHANGED = "instance.changed", _("Instance's settings changed")
     INSTANCE_PAIRED = "instance.paired", _("Code to connect requested")
     INSTANCE_PAUSED = "instance.paused", _("Instance paused")
     INSTANCE_RESUMED = "instance.resumed", _("Instance resumed")

@@ -12,7 +12,9 @@ from django.utils.translation import gettext_lazy as _
 from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminURLInputWidget
 
-from accounts.admin import OF_TENANT
+from accounts import audit
+from accounts.admin import OF_TENANT, person
+from accounts.models import Action
 from instances.models import (
     Breaker,
     DefaultInstance,
@@ -127,6 +129,16 @@ class InstanceAdmin(RowAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Instance | None = None) -> bool:
         return False
+
+    def save_model(self, request: HttpRequest, obj: Instance, form: Any, change: bool) -> None:
+        """Tells the tenant what support changed."""
+        super().save_model(request, obj, form, change)
+        changed = {name: str(form.cleaned_data[name]) for name in form.changed_data}
+        if changed:
+            actor = person(request)
+            audit.record(
+                tenant=obj.tenant, actor=actor, action=Action.INSTANCE_CHANGED, target=obj, detail=changed
+            )
 
 
 @admin.register(InstanceEvent)

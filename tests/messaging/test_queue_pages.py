@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
@@ -20,7 +21,7 @@ from messaging.models import Message, Purge
 from messaging.purging import carry_out
 from messaging.queue_pages import COLUMNS, SHOWN
 from messaging.queues import SORTS
-from tests.factories import make_instance, make_message, make_tenant
+from tests.factories import NOW, make_instance, make_message, make_tenant
 from tests.members import make_user, member, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -74,11 +75,11 @@ def _post(browser: Client, url: str, **fields: str) -> str:
 # --- looking ---
 
 
+@time_machine.travel(NOW)
 def test_shows_a_queue(browser: Client, instance: Instance) -> None:
     _waits(instance, 2)
     _waits(instance, next_attempt_at=timezone.now() + timedelta(hours=1))
-    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
-    InstanceHour.objects.create(instance=instance, hour=hour, sent=7, failed=3)
+    InstanceHour.objects.create(instance=instance, hour=NOW, sent=7, failed=3)
 
     page = _text(browser, "/queues")
 

@@ -25,6 +25,7 @@ from instances.models import (
     Breaker,
     DefaultInstance,
     EvolutionServer,
+    Instance,
     InstanceEvent,
     InstanceHour,
     MetaTemplate,
@@ -220,6 +221,22 @@ def test_never_edits_a_message(staff: Client, world: None) -> None:
     message.refresh_from_db()
     assert response.status_code == 403
     assert message.status == "queued"
+
+
+def test_tells_a_tenant_what_support_changed(staff: Client, world: None) -> None:
+    instance = Instance.objects.earliest("id")
+    AuditEntry.objects.all().delete()
+    page = staff.get(_page(Instance, "change", instance.pk))
+    form = page.context["adminform"].form
+    shown = {name: form[name].value() for name in form.fields}
+    fields = {name: value for name, value in shown.items() if value is not None and value is not False}
+
+    response = staff.post(_page(Instance, "change", instance.pk), {**fields, "concurrency": "3"})
+
+    assert response.status_code == 302, response.context["adminform"].form.errors
+    entry = AuditEntry.objects.get()
+    assert (entry.tenant, entry.action) == (instance.tenant, "instance.changed")
+    assert entry.detail == {"concurrency": "3"}
 
 
 def test_keeps_the_key_of_a_server_when_left_empty(staff: Client) -> None:

@@ -6,13 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import Project, Scope
 from instances.models import InstanceHour
 from messaging.models import Purge
-from tests.factories import make_instance, make_key, make_message, make_project
+from tests.factories import NOW, make_instance, make_key, make_message, make_project
 
 pytestmark = pytest.mark.django_db
 
@@ -35,13 +36,13 @@ def _names(answer: Any) -> list[str]:
     return [queue["instance"] for queue in answer.json()["queues"]]
 
 
+@time_machine.travel(NOW)
 def test_tells_how_a_queue_is(project: Project, raw_key: str) -> None:
     instance = make_instance(project.tenant, name="loja")
     now = timezone.now()
     make_message(instance=instance, created_at=now - timedelta(minutes=5))
     make_message(instance=instance, next_attempt_at=now + timedelta(hours=1))
-    hour = now.replace(minute=0, second=0, microsecond=0)
-    InstanceHour.objects.create(instance=instance, hour=hour, sent=7, failed=2)
+    InstanceHour.objects.create(instance=instance, hour=NOW, sent=7, failed=2)
     Purge.objects.create(instance=instance, before=now, total=9, cancelled=4, started_at=now)
 
     (queue,) = _get(raw_key).json()["queues"]
