@@ -103,7 +103,9 @@ class AlertDelivery(models.Model):
         DELIVERED = "delivered", _("Delivered")
         FAILED = "failed", _("Failed")
 
-    alert = models.ForeignKey(Alert, models.CASCADE, related_name="deliveries", db_index=False)
+    alert = models.ForeignKey(
+        Alert, models.CASCADE, related_name="deliveries", db_index=False, verbose_name=_("alert")
+    )
     notice = models.CharField(_("notice"), max_length=10, choices=Notice.choices)
     channel = models.CharField(_("channel"), max_length=20)
     recipient = models.CharField(_("recipient"), max_length=254, blank=True)

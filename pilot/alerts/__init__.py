@@ -7,7 +7,7 @@ kind and subject is a unique index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, cast
@@ -18,7 +18,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from pilot import locks
-from pilot.alerts.channels import Recipient, channel, names
+from pilot.alerts.channels import channel, names
 from pilot.alerts.kinds import KINDS, KindName, kind_of
 from pilot.celery import wake_alerts
 from pilot.models import Alert, AlertDelivery
@@ -111,7 +111,7 @@ def _raise(alert: Alert, now: datetime, *, detail: Mapping[str, Any]) -> bool:
     alert.raised_at = alert.seen_at = now
     alert.detail = {name: _storable(value) for name, value in detail.items()}
     alert.save(force_insert=True)
-    _tell(_deliveries(alert))
+    _tell(alert)
     log.warning("alert.raised", kind=alert.kind, subject=alert.subject, tenant_id=alert.tenant_id)
     return True
 
@@ -122,7 +122,7 @@ def _recover(alert: Alert, now: datetime, *, silently: bool) -> bool:
         return False
     Alert.objects.filter(pk=known.pk).update(recovered_at=now)
     if not silently:
-        _tell(_recoveries(known, now))
+        _tell_of_end(known, now)
     log.info("alert.recovered", kind=alert.kind, subject=alert.subject)
     return True
 
@@ -132,30 +132,35 @@ def _known(alert: Alert) -> Alert | None:
     return Alert.objects.filter(kind=alert.kind, subject=alert.subject, recovered_at=None).first()
 
 
-def _deliveries(alert: Alert) -> list[AlertDelivery]:
+def _tell(alert: Alert) -> None:
+    _wake_on_commit([name for name in names() if _tell_through(name, alert)])
+
+
+def _tell_through(name: str, alert: Alert) -> bool:
+    """Whether anybody is told in this channel. One that fails is logged, and the others tell all the same."""
+    try:
+        with transaction.atomic():
+            return bool(AlertDelivery.objects.bulk_create(_deliveries(name, alert)))
+    except Exception:
+        log.exception("alert.channel_unusable", channel=name, alert_id=alert.pk)
+        return False
+
+
+def _deliveries(name: str, alert: Alert) -> list[AlertDelivery]:
+    way = channel(name)
+    told = way.recipients(alert) if way.audience in _told(alert) else ()
+    each_once = {recipient.address: recipient for recipient in told}
     return [
         AlertDelivery(
             alert=alert,
             notice=AlertDelivery.Notice.RAISED,
             channel=name,
-            recipient=recipient.address,
+            recipient=address,
             language=recipient.language,
             next_attempt_at=alert.raised_at,
         )
-        for name in names()
-        for recipient in _recipients(name, alert)
+        for address, recipient in each_once.items()
     ]
-
-
-def _recipients(name: str, alert: Alert) -> list[Recipient]:
-    """None, and a line in the log, for a channel that fails: the others are told all the same."""
-    try:
-        with transaction.atomic():
-            way = channel(name)
-            return list(way.recipients(alert)) if way.audience in _told(alert) else []
-    except Exception:
-        log.exception("alert.channel_unusable", channel=name, alert_id=alert.pk)
-        return []
 
 
 def _told(alert: Alert) -> frozenset[str]:
@@ -163,10 +168,10 @@ def _told(alert: Alert) -> frozenset[str]:
     return told if alert.tenant_id else told - {"tenant"}
 
 
-def _recoveries(alert: Alert, now: datetime) -> list[AlertDelivery]:
-    """One for each delivery of the alert that arrived or still may."""
+def _tell_of_end(alert: Alert, now: datetime) -> None:
+    """A notice for each delivery of the alert that arrived or still may."""
     told = alert.deliveries.exclude(state=AlertDelivery.State.FAILED).order_by("pk")
-    return [
+    notices = [
         AlertDelivery(
             alert=alert,
             notice=AlertDelivery.Notice.RECOVERED,
@@ -177,12 +182,12 @@ def _recoveries(alert: Alert, now: datetime) -> list[AlertDelivery]:
         )
         for each in told
     ]
+    AlertDelivery.objects.bulk_create(notices)
+    _wake_on_commit({notice.channel for notice in notices})
 
 
-def _tell(deliveries: list[AlertDelivery]) -> None:
-    AlertDelivery.objects.bulk_create(deliveries)
-    channels = sorted({delivery.channel for delivery in deliveries})
-    transaction.on_commit(partial(wake_alerts, channels), robust=True)
+def _wake_on_commit(channels: Iterable[str]) -> None:
+    transaction.on_commit(partial(wake_alerts, sorted(channels)), robust=True)
 
 
 def _storable(value: Any) -> Any:

@@ -91,6 +91,14 @@ def test_writes_to_the_numbers_of_those_who_gave_one(tenant: Tenant, system: Ins
     assert message.content["text"].startswith("*Instance disconnected · Loja Azul*\nThe instance “vendas” is")
 
 
+def test_writes_once_to_a_number_that_two_people_share(tenant: Tenant, system: Instance) -> None:
+    for _ in range(2):
+        make_user(tenant, alert_number="+5511999990001")
+
+    assert raise_alert("instance_down", 7, tenant_id=tenant.pk)
+    assert told("whatsapp") == ["+5511999990001"]
+
+
 def test_a_message_is_not_accepted_twice(tenant: Tenant, system: Instance) -> None:
     make_user(tenant, alert_number="+5511999990001")
     raise_alert("instance_down", 7, tenant_id=tenant.pk)

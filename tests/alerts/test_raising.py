@@ -132,6 +132,23 @@ def test_a_broken_channel_does_not_keep_the_others_from_telling(settings: Any) -
 
 
 @pytest.mark.django_db
+def test_an_address_that_cannot_be_kept_does_not_keep_the_others_from_telling(settings: Any) -> None:
+    settings.ALERT_EMAILS = ["ops@example.com", "x" * 300]
+
+    assert raise_alert("dead_letter", "stream:status")
+    assert deliveries() == [("raised", "pushover", "")]
+
+
+@pytest.mark.django_db
+def test_tells_an_address_that_stands_twice_once(settings: Any) -> None:
+    settings.ALERT_EMAILS = ["ops@example.com"] * 2
+
+    raise_alert("dead_letter", "stream:status")
+
+    assert deliveries(channel="email") == [("raised", "email", "ops@example.com")]
+
+
+@pytest.mark.django_db
 def test_wakes_the_channels_once_it_is_committed(
     monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
