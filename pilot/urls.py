@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+import accounts.api.keys
 import accounts.dashboard
 import instances.api.urls
 import instances.dashboard
@@ -24,6 +25,7 @@ dashboard = [
 ]
 
 api = [
+    *accounts.api.keys.urlpatterns,
     *instances.api.urls.urlpatterns,
     *messaging.api.urls.urlpatterns,
     *webhooks.api.urls.urlpatterns,
