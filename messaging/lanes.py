@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from instances.models import LONGEST_PACE_SECONDS
 from pilot import sql
@@ -17,15 +16,15 @@ LONGEST_REST = timedelta(seconds=2 * LONGEST_PACE_SECONDS)
 
 _MAKE = """
 INSERT INTO instances_lane (instance_id, in_flight, next_send_at, next_urgent_at, held_by, turn, sent_count)
-SELECT id, 0, %(now)s, %(now)s, '', 0, 0 FROM instances_instance i
+SELECT id, 0, %s, %s, '', 0, 0 FROM instances_instance i
 WHERE status <> 'removed' AND NOT EXISTS (SELECT FROM instances_lane lane WHERE lane.instance_id = i.id)
-LIMIT %(batch)s ON CONFLICT DO NOTHING
+LIMIT %s ON CONFLICT DO NOTHING
 """
 _FREE = """
-UPDATE instances_lane SET next_send_at = least(next_send_at, %(now)s), next_urgent_at = least(next_urgent_at, %(now)s)
+UPDATE instances_lane SET next_send_at = least(next_send_at, %s), next_urgent_at = least(next_urgent_at, %s)
 WHERE instance_id IN (
-    SELECT instance_id FROM instances_lane WHERE next_send_at > %(latest)s OR next_urgent_at > %(latest)s
-    LIMIT %(batch)s FOR UPDATE SKIP LOCKED)
+    SELECT instance_id FROM instances_lane WHERE next_send_at > %s OR next_urgent_at > %s
+    LIMIT %s FOR UPDATE SKIP LOCKED)
 """
 _LEASES = """
 SELECT instance_id, count(*) AS leases FROM messaging_message WHERE lease_until IS NOT NULL GROUP BY instance_id
@@ -44,14 +43,14 @@ WHERE lane.instance_id = locked.instance_id AND lane.in_flight <> coalesce(held.
 
 def make_missing(now: datetime) -> Iterator[int]:
     """An instance without a lane never gets a turn. Yields how many got one."""
-    while made := _execute(_MAKE, {"now": now, "batch": BATCH}):
+    while made := sql.execute(_MAKE, [now, now, BATCH]):
         yield made
 
 
 def free_resting(now: datetime) -> Iterator[int]:
     """Lanes whose next send is further away than any pace. Yields how many may send again."""
-    values = {"now": now, "latest": now + LONGEST_REST, "batch": BATCH}
-    while freed := _execute(_FREE, values):
+    latest = now + LONGEST_REST
+    while freed := sql.execute(_FREE, [now, now, latest, latest, BATCH]):
         yield freed
 
 
@@ -67,9 +66,3 @@ def recount(_now: datetime) -> Iterator[int]:
             locked = [row[0] for row in sql.fetch(_LOCK, [suspects])]
             corrected = sql.execute(_RECOUNT, [locked])
         yield corrected
-
-
-def _execute(statement: str, values: dict[str, Any]) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return cursor.rowcount

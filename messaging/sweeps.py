@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
-
 from messaging import acknowledging, announcing, lanes, pulse, receiving, reconciling, soundness, status
 from messaging.models import Status
 from messaging.status import Move
-from pilot import locks
+from pilot import locks, sql
 from pilot.leading import Leadership
 from pilot.maintenance import SEEN, Batches, Step
 from pilot.reconciling import SETTLES_WITHIN
@@ -59,7 +57,7 @@ def _doubt(rows: list[Any], now: datetime) -> int:
 
 def time_look_ups(now: datetime) -> Iterator[int]:
     """Unconfirmed messages without a time for their look-up get one. Yields how many."""
-    while timed := _execute(_UNTIMED, [now, BATCH]):
+    while timed := sql.execute(_UNTIMED, [now, BATCH]):
         yield timed
 
 
@@ -108,12 +106,6 @@ def announce(_now: datetime) -> Iterator[int]:
             yield announced
     finally:
         leadership.release()
-
-
-def _execute(statement: str, values: list[Any]) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return cursor.rowcount
 
 
 SWEEPS = (
