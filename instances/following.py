@@ -133,7 +133,10 @@ def _recheck_batch(now: datetime) -> Counter[str] | None:
 
 
 def _judge(outage: Outage, instance: Instance, word: str, now: datetime) -> str:
-    """What the provider's word means for the outage: back, down, or unknown, which is asked again in a minute."""
+    """What the provider's word means for the outage: back, down, or unknown, which is asked again in a minute.
+
+    One that is down and was never restarted, because it was only doubted, is to be restarted before anybody is alarmed.
+    """
     if word == "open":
         health.move(instance, status.OPEN, "rechecked", now)
         _update([outage], recheck_at=None)
@@ -141,11 +144,11 @@ def _judge(outage: Outage, instance: Instance, word: str, now: datetime) -> str:
     if word not in health.LOST and word not in health.SILENT:
         return "unknown"
     health.move(instance, health.LOST.get(word, status.DEGRADED), word, now)
-    outages.alert(outage, now=now)
-    _update([outage], recheck_at=None, restart_at=_next_restart(outage, instance, now))
-    return "down"
-
-
-def _next_restart(outage: Outage, instance: Instance, now: datetime) -> datetime | None:
     instance.refresh_from_db(fields=["status", "status_reason", "qr_code"])
-    return outages.next_restart(outage, at=now) if outages.may_be_restarted(instance) else None
+    curable = outages.may_be_restarted(instance)
+    if curable and outage.restarts == 0 and word in health.LOST:
+        _update([outage], recheck_at=None, restart_at=now)
+        return "to_restart"
+    outages.alert(outage, now=now)
+    _update([outage], recheck_at=None, restart_at=outages.next_restart(outage, at=now) if curable else None)
+    return "down"

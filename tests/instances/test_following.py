@@ -23,7 +23,7 @@ from tests.sandboxes import server_of
 
 pytestmark = pytest.mark.django_db
 
-MINUTE = timedelta(minutes=1)
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 SLEEP = 2 * MINUTE
 
 
@@ -311,6 +311,19 @@ def test_a_server_that_stays_silent_is_told_of_once_and_its_return_too(
     EvolutionServer.objects.update(url=sandbox.url)
     run_beat(start + 15 * MINUTE, minutes=5)
     assert (status_of(instance), alerts()) == ("open", [("instance_down", True)])
+
+
+def test_one_that_was_only_doubted_is_restarted_before_anybody_is_alarmed(
+    sandbox: Emulator, instance: Instance, start: datetime
+) -> None:
+    sandbox.arm("dead_socket", instance=instance.provider_name, op="instance/setPresence")
+    outages.doubt(instance=instance, reason="unstable", at=start, recheck_at=start + SLEEP)
+
+    assert following.follow(now=start + SLEEP) == {"to_restart": 1}
+    assert (status_of(instance), alerts()) == ("degraded", [])
+    assert following.follow(now=start + SLEEP + SECOND) == {"restarted": 1}
+    assert following.follow(now=start + 2 * SLEEP + SECOND) == {"down": 1}
+    assert alerts() == [("instance_down", False)]
 
 
 # --- many at once ---

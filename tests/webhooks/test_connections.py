@@ -91,13 +91,14 @@ def test_a_storm_costs_few_rows_and_no_alert(
 ) -> None:
     stored, events = InboundCall.objects.count(), InstanceEvent.objects.count()
 
-    sandbox.arm("connecting_storm", instance=instance.provider_name, rate=100.0, seconds=1.0)
-    eventually(lambda: counted_posts() >= 50)
+    sandbox.arm("connecting_storm", instance=instance.provider_name, rate=100.0, seconds=60.0)
+    eventually(lambda: counted_posts() >= 50, within=30)
+    sandbox.disarm()
     eventually(lambda: sandbox.state(instance.provider_name) == "open")
     becomes(instance, "open")
     minutes(timezone.now(), 5)
 
-    assert InboundCall.objects.count() - stored <= 6
+    assert InboundCall.objects.count() - stored <= 12  # six a minute, and it may take more than one
     assert InstanceEvent.objects.count() - events <= 2
     assert alerts() == []
 
