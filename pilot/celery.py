@@ -174,10 +174,10 @@ def wake_alerts(channels: Sequence[str]) -> None:
         _note_down(error)
 
 
-def start(task: str, *, queue: str, **kwargs: Any) -> bool:
-    """Asks a worker for a task. False when Redis is away."""
+def start(task: str, *, queue: str, expires: float | None = None, **kwargs: Any) -> bool:
+    """Asks a worker for a task, within `expires` seconds if given. False when Redis is away."""
     try:
-        _publish(task, queue, **kwargs)
+        _publish(task, queue, expires=expires, **kwargs)
     except UNREACHABLE as error:
         _note_down(error)
         return False
@@ -215,9 +215,9 @@ def _wake_shared(instance_ids: Sequence[int]) -> int:
     return len(shards)
 
 
-def _publish(task: str, queue: str, **kwargs: Any) -> None:
+def _publish(task: str, queue: str, *, expires: float | None = None, **kwargs: Any) -> None:
     with _producers().acquire(block=True, timeout=1) as producer:
-        app.send_task(task, kwargs=kwargs, queue=queue, producer=producer, retry=False)
+        app.send_task(task, kwargs=kwargs, queue=queue, expires=expires, producer=producer, retry=False)
 
 
 @cache

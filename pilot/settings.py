@@ -342,9 +342,10 @@ CELERY_BROKER_TRANSPORT_OPTIONS = _REDIS.broker_options | {
     "visibility_timeout": 900,
     "priority_steps": [0],  # the cost of a wake-up grows with queues x priorities
     "socket_keepalive": True,
-    "socket_timeout": 30,
+    # A Redis that hangs is noticed after ten seconds, and each question to it holds the worker's loop up.
+    "socket_timeout": 5,
     "socket_connect_timeout": 5,
-    "health_check_interval": 25,
+    "health_check_interval": 5,
     "global_keyprefix": "pilot:",
 }
 CELERY_TIMEZONE = "UTC"

@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from instances.models import Instance, InstanceStatus
 from messaging.dispatching import shared_dispatcher
 from pilot import maintenance, queues
+from pilot.celery import start
 from pilot.hearing import Hearing
 from pilot.queues import queue_for
 from webhooks.sending import shared_sender
@@ -43,6 +44,7 @@ BACK_AT = 0.8
 # Longer than anybody takes between asking who is heard and publishing.
 LEAVE_SECONDS = 5.0
 
+_stopping = threading.Event()
 DEAF = 4  # exit code; the supervisor starts the worker anew
 
 
@@ -210,13 +212,8 @@ class InstanceQueues(bootsteps.StartStopStep):
             "wanted": len(self.wanted),
             "forecast_error_seconds": shared_dispatcher().forecast_error(),
         }
-        consumer.app.send_task(
-            "pilot.heartbeat",
-            kwargs={"name": hostname, "detail": detail},
-            queue=heartbeat_queue(hostname),
-            expires=HEARTBEAT_SECONDS,
-            retry=False,
-        )
+        queue = heartbeat_queue(hostname)
+        start("pilot.heartbeat", queue=queue, expires=HEARTBEAT_SECONDS, name=hostname, detail=detail)
 
 
 def _start_sender(**_kwargs: Any) -> None:
@@ -226,6 +223,9 @@ def _start_sender(**_kwargs: Any) -> None:
 
 def _stop_loops(**_kwargs: Any) -> None:
     """Runs in a signal handler, so it only starts the stopping; the process waits for these threads at its end."""
+    if _stopping.is_set():
+        return
+    _stopping.set()
     for loop in (shared_dispatcher(), shared_sender()):
         threading.Thread(target=loop.stop, kwargs={"timeout": STOP_SECONDS}, name="loop-stop").start()
 
