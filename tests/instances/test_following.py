@@ -42,6 +42,7 @@ def instance(sandbox: Emulator, settings: Any, start: datetime) -> Instance:
     Instance.objects.filter(pk=instance.pk).update(
         status=InstanceStatus.OPEN, status_changed_at=start - timedelta(hours=1)
     )
+    instance.refresh_from_db()
     return instance
 
 
