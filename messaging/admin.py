@@ -17,6 +17,7 @@ from messaging.models import (
     IdempotencyKey,
     Message,
     MessageEvent,
+    MessageLabel,
     OptIn,
     ParkedReceipt,
     ProjectTurn,
@@ -88,6 +89,14 @@ class OptInAdmin(RecordAdmin):
     list_filter = (OF_TENANT, ("revoked_at", admin.EmptyFieldListFilter))
     list_select_related = ("tenant",)
     search_fields = ("=number",)
+    ordering = ("-id",)
+
+
+@admin.register(MessageLabel)
+class MessageLabelAdmin(RecordAdmin):
+    list_display = ("name", "value", "message", "project")
+    list_select_related = ("project",)
+    search_fields = ("=message__id", "=value")
     ordering = ("-id",)
 
 

@@ -98,6 +98,7 @@ ADMINISTRATION = {
                     _link(_("Webhook replays"), "replay", "webhooks_webhookreplay"),
                     _link(_("Parked receipts"), "local_parking", "messaging_parkedreceipt"),
                     _link(_("Idempotency keys"), "fingerprint", "messaging_idempotencykey"),
+                    _link(_("Labels"), "label", "messaging_messagelabel"),
                     _link(_("Lanes"), "speed", "instances_lane"),
                     _link(_("Signs of life"), "ecg_heart", "instances_vitals"),
                     _link(_("Circuit breakers"), "electric_bolt", "instances_breaker"),

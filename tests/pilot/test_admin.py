@@ -38,6 +38,7 @@ from messaging.models import (
     IdempotencyKey,
     Message,
     MessageEvent,
+    MessageLabel,
     ParkedReceipt,
     ProjectTurn,
     Purge,
@@ -116,6 +117,7 @@ def _one_of_each(number: int) -> None:
     InstanceEvent.objects.create(instance=instance, kind="open")
     MessageEvent.objects.create(message=message, tenant=tenant, kind="queued", at=NOW)
     ProjectTurn.objects.create(instance=instance, project=project, turn=1)
+    MessageLabel.objects.create(message=message, project=message.project, name="order", value="1042")
     IdempotencyKey.objects.create(
         tenant=tenant, environment="live", key="k", body_digest="d", message=message
     )
