@@ -42,21 +42,18 @@ class LeaderScheduler(Scheduler):
     wakes when another leads, cannot ask for anything; and the next leader knows every run that was.
     """
 
-    leadership: Leadership
+    leads = False
     written_at = 0.0
 
     def setup_schedule(self) -> None:
-        """Waits for the lead here and not in __init__, because beat builds a second scheduler for its banner."""
         super().setup_schedule()
         self.leadership = Leadership(locks.BEAT, hangs_seconds=HANGS_SECONDS)
-        if not self._takes_the_lead():
-            log.info("beat.stands_by")
-        while not self._takes_the_lead():
-            time.sleep(POLL_SECONDS)
-        self._recall_runs()
-        log.info("beat.leads")
+        log.info("beat.stands_by")
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Does what is due; before it leads it only asks for the lead. Returns when to be called again, in seconds."""
+        if not self.leads and not self._takes_the_lead():
+            return POLL_SECONDS
         try:
             if not self.leadership.hold():
                 _leave("another leads")
@@ -81,10 +78,14 @@ class LeaderScheduler(Scheduler):
 
     def _takes_the_lead(self) -> bool:
         try:
-            return self.leadership.hold()
+            self.leads = self.leadership.hold()
+            if self.leads:
+                self._recall_runs()
+                log.info("beat.leads")
         except psycopg.Error as error:
+            self.leads = False
             log.warning("beat.database_away", error=str(error))
-            return False
+        return self.leads
 
     def _recall_runs(self) -> None:
         rows = self.leadership.execute("SELECT name, ran_at FROM pilot_beatrun").fetchall()

@@ -125,8 +125,6 @@ UNREACHABLE = (RedisError, KombuError, OSError)
 DOWN_SECONDS = 2.0  # how long to leave Redis alone after it failed
 _down_until = 0.0
 
-redis = client
-
 
 def wake_all(instance_ids: Sequence[int]) -> int:
     """Wakes many instances; asks for all waiting tokens in one round trip. Returns how many tokens were sent."""

@@ -147,6 +147,10 @@ def test_the_other_goes_on_whatever_becomes_of_the_leader(listener: Listener, be
     eventually(lambda: first.exit_code == LOST_LEAD)
     next_pulse(listener)
 
+    stands_by(first)
+    first.request_stop()
+    eventually(lambda: first.exit_code == 0)
+
     assert_nothing_ran_twice(listener)
 
 

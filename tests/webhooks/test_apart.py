@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pilot.celery import redis
+from pilot.redis import client
 from tests.factories import make_tenant
 from tests.webhooks import fleet
 from tests.webhooks.receiver import Receiver, Reply, eventually
@@ -35,7 +35,7 @@ def test_kill_9_and_a_flushed_redis_lose_nothing(receiver: Receiver) -> None:
         with fleet.sending_process() as process:
             eventually(lambda limit=killed_at: len(receiver.calls) >= limit, within=60)
             process.kill()
-        redis().flushdb()
+        client().flushdb()
     with fleet.sending_process():
         eventually(
             lambda: WebhookDelivery.objects.filter(status="delivered").count() == len(everything), within=60
