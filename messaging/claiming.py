@@ -29,7 +29,7 @@ from messaging import gates, rates, status, windows
 from messaging.gates import Hold, LaneState, Refusal
 from messaging.models import FailureCode, Status
 from messaging.outbound import outbound
-from messaging.recipients import Recipients, window_gate
+from messaging.recipients import Recipients, comment_gate, window_gate
 from messaging.status import Move
 from pilot import sql
 
@@ -413,19 +413,32 @@ def _stopped(message: _Picked, lane: _Lane, recipients: Recipients, now: datetim
     refusal = gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
     if not refusal and windows.applies_to(lane.provider):
         refusal = window_gate(open_until=_open_until(message, lane, recipients), now=now)
-        if not refusal and (until := recipients.held_until(message.instance_id, message.to)):
+        if not refusal and (until := _held_until(message, lane, recipients)):
             _set_aside(message, until, now)
             return True
+        refusal = refusal or _comment_gate(message, now)
     if refusal:
         status.move(refused(message.id, refusal, now=now))
     return refusal is not None
 
 
+def _held_until(message: _Picked, lane: _Lane, recipients: Recipients) -> datetime | None:
+    paced = windows.paces_people(lane.provider)
+    return recipients.held_until(message.instance_id, message.to) if paced else None
+
+
+def _comment_gate(message: _Picked, now: datetime) -> Refusal | None:
+    content = json.loads(message.content)
+    return comment_gate(instance_id=message.instance_id, message_id=message.id, content=content, now=now)
+
+
 def _open_until(message: _Picked, lane: _Lane, recipients: Recipients) -> datetime | None:
     """When the window closes in which this message may go; None for one that may always go."""
-    if not windows.applies_to(lane.provider) or not windows.is_free_form(json.loads(message.content)):
+    content = json.loads(message.content)
+    if not windows.is_free_form(content):
         return None
-    return recipients.state(message.instance_id, message.to).open_until(since=lane.created_at)
+    lasts = windows.lasts_for(content, provider=lane.provider)
+    return recipients.state(message.instance_id, message.to).open_until(since=lane.created_at, lasts=lasts)
 
 
 _SET_ASIDE = """
@@ -495,7 +508,8 @@ def _try_to_take(
 
 def _with_person(claim: Claim, picked: _Picked, lane: _Lane, recipients: Recipients) -> Claim:
     """The claim with what is known of the person; counted against the rate to that person."""
-    recipients.use_up(picked.instance_id, picked.to)
+    if windows.paces_people(lane.provider):
+        recipients.use_up(picked.instance_id, picked.to)
     state = recipients.state(picked.instance_id, picked.to)
     return replace(
         claim,

@@ -68,6 +68,7 @@ class Text(Content):
     footer: Line = ""
     buttons: list[Button] = []
     comment: CommentReply | None = None
+    human_agent: bool = False  # a person wrote it: Instagram then lets it pass for seven days
 
     @model_validator(mode="after")
     def _buttons_agree(self) -> Text:

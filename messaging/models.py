@@ -52,6 +52,7 @@ class FailureCode(models.TextChoices):
         _("The person's last message is more than 24 hours old; only a template may be sent."),
     )
     TEMPLATE_REJECTED = "template_rejected", _("WhatsApp refused the template or its values.")
+    COMMENT_ANSWERED = "comment_answered", _("The comment was answered in private already.")
     HELD_BACK = "held_back", _("WhatsApp spares this person marketing messages for now.")
     ATTEMPTS_EXHAUSTED = "attempts_exhausted", _("It could not be sent after the last attempt.")
     OUTCOME_UNKNOWN = (
@@ -451,6 +452,23 @@ class Window(models.Model):
 
     def __str__(self) -> str:
         return f"{self.instance_id} {self.address}"
+
+
+class CommentAnswer(models.Model):
+    """The one message that may answer a comment in private. Only messaging/recipients.py writes it."""
+
+    instance = models.ForeignKey(Instance, models.CASCADE, related_name="+", db_index=False)
+    comment_id = models.CharField(_("comment"), max_length=255)
+    message = models.ForeignKey(Message, models.CASCADE, related_name="+")
+    at = models.DateTimeField(_("at"))
+
+    class Meta:
+        verbose_name = _("answer to a comment")
+        verbose_name_plural = _("answers to comments")
+        constraints = [models.UniqueConstraint("instance", "comment_id", name="comment_answered_once")]
+
+    def __str__(self) -> str:
+        return self.comment_id
 
 
 class Purge(models.Model):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
 
 from messaging import rates, windows
 from messaging.gates import Refusal
 from messaging.models import FailureCode
 from messaging.windows import State
+from pilot import sql
 
 Key = tuple[int, str]  # instance and address
 
@@ -52,3 +56,31 @@ class Recipients:
     def write(self) -> None:
         """Writes down what was used up."""
         windows.note_sent(self._full)
+
+
+# --- answers to comments ----------------------------------------------------------------------------------
+
+ANSWERED_WITHIN = timedelta(days=7)
+
+_CLAIM = """
+INSERT INTO messaging_commentanswer AS known (instance_id, comment_id, message_id, at) VALUES (%s, %s, %s, %s)
+ON CONFLICT (instance_id, comment_id) DO UPDATE SET at = known.at
+RETURNING message_id
+"""
+_COMMENTED = "SELECT at FROM messaging_receivedmessage WHERE instance_id = %s AND provider_message_id = %s"
+
+
+def comment_gate(
+    *, instance_id: int, message_id: str, content: Mapping[str, Any], now: datetime
+) -> Refusal | None:
+    """Refuses a second private answer to a comment, and one that comes after seven days. To be called under the
+    instance's lane; the first message that passes is the one that may try again."""
+    comment = content.get("comment")
+    if not comment or comment["mode"] != "private":
+        return None
+    commented = sql.fetch(_COMMENTED, [instance_id, comment["id"]])
+    if commented and now >= commented[0][0] + ANSWERED_WITHIN - settings.WINDOW_MARGIN:
+        return Refusal("comment", FailureCode.WINDOW_CLOSED)
+    if sql.fetch(_CLAIM, [instance_id, comment["id"], message_id, now])[0][0] != message_id:
+        return Refusal("comment", FailureCode.COMMENT_ANSWERED)
+    return None

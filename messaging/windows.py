@@ -14,7 +14,7 @@ from typing import NamedTuple
 from django.conf import settings
 
 from accounts.models import Tenant
-from instances.models import Instance
+from instances.models import Instance, Provider
 from instances.providers import PROVIDERS
 from instances.providers.base import InboundMessage
 from messaging import numbers, opt_ins
@@ -23,6 +23,7 @@ from messaging.models import FailureCode
 from pilot import sql
 
 OPEN_FOR = timedelta(hours=24)
+OPEN_FOR_HUMANS = timedelta(days=7)  # on Instagram, for what a person wrote
 # What a person may be sent at any time.
 ALWAYS = frozenset({"template"})
 # After these the record says what happened; only the first means that the window is closed.
@@ -49,13 +50,13 @@ class State:
     closed_at: datetime | None = None
     full_at: datetime | None = None
 
-    def open_until(self, *, since: datetime) -> datetime:
+    def open_until(self, *, since: datetime, lasts: timedelta = OPEN_FOR) -> datetime:
         """When the window closes, with the margin off. Pilot knows nothing from before `since`, when the instance
         came to it: until a day has passed the provider decides."""
         begin = max(self.received_at, since) if self.received_at else since
         if self.closed_at and (self.received_at is None or self.received_at <= self.closed_at):
             return self.closed_at
-        return begin + OPEN_FOR - settings.WINDOW_MARGIN
+        return begin + lasts - settings.WINDOW_MARGIN
 
 
 UNKNOWN = State()
@@ -67,8 +68,19 @@ def applies_to(provider: str) -> bool:
 
 
 def is_free_form(content: Mapping[str, object]) -> bool:
-    """Whether a content needs an open window."""
-    return kind_of(content) not in ALWAYS
+    """Whether a content needs an open window. An answer to a comment needs none."""
+    return kind_of(content) not in ALWAYS and not content.get("comment")
+
+
+def lasts_for(content: Mapping[str, object], *, provider: str) -> timedelta:
+    """For how long after a person's message this content may be sent."""
+    human = provider == Provider.INSTAGRAM and content.get("human_agent")
+    return OPEN_FOR_HUMANS if human else OPEN_FOR
+
+
+def paces_people(provider: str) -> bool:
+    """Whether this provider limits how fast messages go to one person."""
+    return "pair_rate" in PROVIDERS[provider].supports
 
 
 def address_of(to: str) -> str:
@@ -172,6 +184,6 @@ def note_failures(failures: Sequence[Failure]) -> None:
         rows = [(*key, failure.at, failure.code) for key, failure in recorded.items()]
         sql.execute(_CLOSE, sql.transposed(rows))
     for failure in failures:
-        if failure.code == FailureCode.OPTED_OUT:
+        if failure.code == FailureCode.OPTED_OUT and failure.to.startswith("+"):
             tenant = Tenant.objects.get(instances=failure.instance_id)
             opt_ins.revoke(tenant=tenant, number=failure.to, source=OPT_OUT_SOURCE, now=failure.at)

@@ -9,16 +9,19 @@ from django.conf import settings
 
 from instances.providers.base import Provider
 from instances.providers.evolution import Evolution
+from instances.providers.instagram import Instagram
 from instances.providers.meta import MetaCloud
 
 if TYPE_CHECKING:
     from instances.models import Instance
 
 META = MetaCloud(send_timeout=settings.SEND_TIMEOUT_SECONDS)
+INSTAGRAM = Instagram(send_timeout=settings.SEND_TIMEOUT_SECONDS)
 
 PROVIDERS: Mapping[str, Provider] = {
     Evolution.name: Evolution(send_timeout=settings.SEND_TIMEOUT_SECONDS),
     META.name: META,
+    INSTAGRAM.name: INSTAGRAM,
 }
 
 

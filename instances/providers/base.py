@@ -45,6 +45,7 @@ WINDOW_CLOSED = "window_closed"  # the 24 hours after the person's last message 
 OPTED_OUT = "opted_out"
 TEMPLATE_REJECTED = "template_rejected"
 HELD_BACK = "held_back"  # the provider spares the person another marketing message
+COMMENT_ANSWERED = "comment_answered"  # a comment may be answered in private once
 UNSUPPORTED = "unsupported"  # the provider has no such verb
 MISCONFIGURED = "provider_misconfigured"  # wrong key, licence, permission
 NO_ANSWER = "no_answer"

@@ -111,10 +111,17 @@ def success(answer: Answer) -> Mapping[str, Any]:
     raise failure(answer)
 
 
-def failure(answer: Answer, *, table: Mapping[int, Verdict] = TABLE) -> ProviderError:
-    """What an answer that is no success means."""
+def failure(
+    answer: Answer,
+    *,
+    table: Mapping[int, Verdict] = TABLE,
+    subcodes: Mapping[int, Verdict] | None = None,
+) -> ProviderError:
+    """What an answer that is no success means. A subcode that is in `subcodes` says more than its code."""
     error = _error(answer)
-    verdict = _verdict(answer, error, table)
+    subcode = error.get("error_subcode")
+    known = (subcodes or {}).get(subcode) if isinstance(subcode, int) else None
+    verdict = known or _verdict(answer, error, table)
     detail = words(error) or f"HTTP {answer.status} without an explanation"
     wait = _retry_after(answer.headers) or verdict.wait
     return ProviderError(verdict.code, detail, outcome=verdict.outcome, retry_after=wait)
