@@ -52,3 +52,28 @@ class LinkNumberForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text=_("Under “App settings” → “Basic”. It proves that a call is really Meta's."),
     )
+
+
+class LinkInstagramForm(forms.Form):
+    """An Instagram professional account, by its own login or by way of its Facebook page."""
+
+    name = forms.SlugField(label=_("Name"), max_length=60)
+    account_id = forms.RegexField(META_ID, label=_("Instagram account ID"), widget=DIGITS)
+    page_id = forms.RegexField(
+        META_ID,
+        label=_("Facebook page ID"),
+        widget=DIGITS,
+        required=False,
+        help_text=_(
+            "Only when the account is reached through a page; leave it empty for Instagram's own login."
+        ),
+    )
+    token = forms.CharField(
+        label=_("Access token"), max_length=500, widget=forms.PasswordInput(attrs={"autocomplete": "off"})
+    )
+    app_secret = forms.RegexField(
+        r"^[0-9a-f]{32}$",
+        label=_("App secret"),
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text=_("Under “App settings” → “Basic”. It proves that a call is really Meta's."),
+    )

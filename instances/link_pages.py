@@ -18,7 +18,7 @@ from accounts import audit
 from accounts.models import Action, Role
 from accounts.tenancy import MemberRequest, member_view
 from instances import linking
-from instances.forms import LinkNumberForm
+from instances.forms import LinkInstagramForm, LinkNumberForm
 from instances.models import Instance, Provider
 from pilot.errors import PilotError
 
@@ -34,6 +34,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     Provider.META: Kind(_("Link a number of the Cloud API"), LinkNumberForm, linking.link_number),
+    Provider.INSTAGRAM: Kind(_("Link an Instagram account"), LinkInstagramForm, linking.link_instagram),
 }
 
 

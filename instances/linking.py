@@ -17,13 +17,14 @@ from accounts.models import Tenant
 from instances import hooks, meta_apps, status
 from instances.connecting import ConnectingError, NameTakenError, provider_name
 from instances.models import Instance, InstanceStatus, Lane, MetaApp, Provider
-from instances.providers import META
+from instances.providers import INSTAGRAM, META
 from instances.providers.base import Account, ProviderError
 from instances.providers.http import perform
 from pilot.errors import PilotError
 
 # What Meta lets a number send; a higher level comes by itself with volume and quality.
 STANDARD_RATE, HIGH_RATE = 80, 1000
+INSTAGRAM_RATE = 200  # of 300 calls a second: typing and marking as seen count, too
 IN_FLIGHT = {STANDARD_RATE: 50, HIGH_RATE: 500}
 
 
@@ -62,6 +63,31 @@ def link_number(
         "messages_per_second": rate,
         "concurrency": IN_FLIGHT[rate],
     }
+    return insert(tenant=tenant, name=name, app=app, values=values, now=now)
+
+
+def link_instagram(
+    *, tenant: Tenant, name: str, account_id: str, page_id: str, token: str, app_secret: str, now: datetime
+) -> Instance:
+    """Links an Instagram professional account: with a `page_id` by way of its Facebook page, else by its own login.
+
+    Raises ConnectingError when Meta does not let us see it, NameTakenError and AlreadyLinkedError.
+    """
+    host = settings.META_GRAPH_URL if page_id else settings.INSTAGRAM_GRAPH_URL
+    try:
+        described = perform(INSTAGRAM.describe(account_at(host, token, account_id=account_id)))
+    except ProviderError as error:
+        raise ConnectingError(error) from error
+    values = {
+        "provider": Provider.INSTAGRAM,
+        "account_id": account_id,
+        "business_id": page_id,
+        "credentials": {"token": token, "host": host},
+        "profile_name": str(described.get("username") or "")[:120],
+        "messages_per_second": INSTAGRAM_RATE,
+        "concurrency": IN_FLIGHT[STANDARD_RATE],
+    }
+    app = meta_apps.app_for(tenant=tenant, secret=app_secret, name=name)
     return insert(tenant=tenant, name=name, app=app, values=values, now=now)
 
 

@@ -13,6 +13,7 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter
 from accounts.admin import OF_PROJECT, OF_TENANT
 from instances.admin import OF_INSTANCE
 from messaging.models import (
+    CommentAnswer,
     Contact,
     IdempotencyKey,
     Message,
@@ -161,6 +162,13 @@ class ProjectTurnAdmin(OfInstanceAdmin):
 class WindowAdmin(OfInstanceAdmin):
     list_display = ("address", "instance", "received_at", "closed_at", "refused_by", "refused_at")
     search_fields = ("=address", "=instance__name")
+
+
+@admin.register(CommentAnswer)
+class CommentAnswerAdmin(OfInstanceAdmin):
+    list_display = ("comment_id", "instance", "message", "at")
+    list_select_related = ("instance", "message")
+    search_fields = ("=comment_id", "=message__id")
 
 
 @admin.register(Purge)

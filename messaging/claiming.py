@@ -428,13 +428,20 @@ def _held_until(message: _Picked, lane: _Lane, recipients: Recipients) -> dateti
 
 
 def _comment_gate(message: _Picked, now: datetime) -> Refusal | None:
+    return comment_gate(
+        instance_id=message.instance_id, message_id=message.id, content=_content(message), now=now
+    )
+
+
+def _content(message: _Picked) -> Mapping[str, Any]:
+    """Empty for what is none; that it cannot be sent is found out where it is put together."""
     content = json.loads(message.content)
-    return comment_gate(instance_id=message.instance_id, message_id=message.id, content=content, now=now)
+    return content if isinstance(content, dict) else {}
 
 
 def _open_until(message: _Picked, lane: _Lane, recipients: Recipients) -> datetime | None:
     """When the window closes in which this message may go; None for one that may always go."""
-    content = json.loads(message.content)
+    content = _content(message)
     if not windows.is_free_form(content):
         return None
     lasts = windows.lasts_for(content, provider=lane.provider)

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import ApiKey
 from instances.models import Instance
-from messaging import forecasting, numbers, opt_ins, rendering
+from messaging import addresses, forecasting, numbers, opt_ins, rendering
 from messaging.choosing import choose_instances
 from messaging.content import validate_content
 from messaging.fitting import assert_fits
@@ -116,17 +116,18 @@ class _Composer:
             return error
 
     def _compose(self, key: ApiKey, submission: Submission) -> Draft:
-        number = _given(self._numbers[submission.to])
+        to = self._address(key, submission)
         version = self._version(key, submission.template) if submission.template else None
         content = _content(version, submission)
         category = version.template.category if version else submission.category
         instance = _given(self._instances[key.project_id, submission.instance])
         assert_fits(content, instance=instance)
-        opt_ins.assert_destination_authorized(
-            consents=self._consents.get((key.tenant_id, number), ()),
-            skip=submission.skip_opt_in_validation,
-            scopes=key.scopes,
-        )
+        if not addresses.is_id(to, provider=instance.provider):
+            opt_ins.assert_destination_authorized(
+                consents=self._consents.get((key.tenant_id, to), ()),
+                skip=submission.skip_opt_in_validation,
+                scopes=key.scopes,
+            )
         scheduled_at = _schedule(submission.scheduled_at, self._now)
         message = Message(
             id=new_id(),
@@ -135,7 +136,7 @@ class _Composer:
             environment=key.environment,
             instance=instance,
             template_version=version,
-            to=number,
+            to=to,
             category=category,
             urgent=submission.urgent,
             body_override=version is None,
@@ -149,6 +150,17 @@ class _Composer:
             deliver_until=_deadline(category, submission.deliver_until, scheduled_at or self._now),
         )
         return Draft(message, self._forecast(message, instance, submission))
+
+    def _address(self, key: ApiKey, submission: Submission) -> str:
+        """E.164, or the id of a person where the instance's provider has such."""
+        instance = self._instances[key.project_id, submission.instance]
+        if isinstance(instance, Instance):
+            if addresses.is_id(submission.to, provider=instance.provider):
+                return submission.to
+            if addresses.needs_id(instance.provider):
+                sentence = _("Write the person's id at the provider, as its webhooks give it.")
+                raise numbers.InvalidNumber(sentence, fields={"to": [sentence]})
+        return _given(self._numbers[submission.to])
 
     def _version(self, key: ApiKey, name: str) -> TemplateVersion:
         if version := self._versions.get((key.project_id, name)):

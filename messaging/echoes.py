@@ -128,7 +128,7 @@ def _fits(echo: ParkedReceipt, message: Message) -> bool:
 
 
 def _is_recipient(message: Message, recipient_id: str) -> bool:
-    if not recipient_id or recipient_id == message.recipient_id:
+    if not recipient_id or recipient_id in {message.recipient_id, message.to}:
         return bool(recipient_id)
     user = recipient_id.partition("@")[0].partition(":")[0]
     return numbers.compare_key(f"+{user}") == numbers.compare_key(message.to)

@@ -171,6 +171,7 @@ def _apply_found(parked: Sequence[ParkedReceipt], now: datetime) -> int:
     message_ids = _known(parked)
     found = [receipt for receipt in parked if _key(receipt) in message_ids]
     _apply_receipts(found, message_ids)
+    _merge_echoes([receipt for receipt in found if receipt.status == Status.SUBMITTED])
     dropped = [receipt for receipt in parked if receipt.at < now - PARKED_FOR]
     ParkedReceipt.objects.filter(pk__in=[receipt.pk for receipt in found + dropped]).delete()
     with connection.cursor() as cursor:
@@ -184,15 +185,20 @@ def _key(row: ParkedReceipt | ReceivedMessage) -> tuple[int, str]:
 
 def _known(receipts: Sequence[ParkedReceipt]) -> Mapping[tuple[int, str], str]:
     """By (instance, provider's id), the message: by our own id where it came along, else by the provider's."""
-    instance_ids, provider_ids = zip(*map(_key, receipts), strict=True)
     ours = [(*_key(receipt), receipt.detail[OWN_ID]) for receipt in receipts if OWN_ID in receipt.detail]
+    known = _by_provider_id(receipts)
+    if ours:
+        with connection.cursor() as cursor:
+            cursor.execute(_OURS, sql.transposed(ours))
+            known |= {(instance_id, provider_id): pk for instance_id, provider_id, pk in cursor.fetchall()}
+    return known
+
+
+def _by_provider_id(rows: Sequence[ParkedReceipt | ReceivedMessage]) -> dict[tuple[int, str], str]:
+    instance_ids, provider_ids = zip(*map(_key, rows), strict=True)
     with connection.cursor() as cursor:
         cursor.execute(_KNOWN, [list(instance_ids), list(provider_ids)])
-        rows = cursor.fetchall()
-        if ours:
-            cursor.execute(_OURS, sql.transposed(ours))
-            rows += cursor.fetchall()
-    return {(instance_id, provider_id): pk for instance_id, provider_id, pk in rows}
+        return {(instance_id, provider_id): pk for instance_id, provider_id, pk in cursor.fetchall()}
 
 
 def _move(receipt: ParkedReceipt, message_id: str) -> Move:
@@ -292,6 +298,7 @@ def _person(number: str) -> str:
 
 def _keep(received: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
     """Stores what was not known yet, and lets the tenants' programs know of it. Returns what people wrote of it."""
+    received = _without_echoes(received)
     if not received:
         return []
     columns = [[getattr(row, name) for row in sorted(received, key=_key)] for name in _KEPT]
@@ -303,6 +310,24 @@ def _keep(received: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
     incoming = [row for row in received if first[_key(row)] is row and _key(row) in new and not row.outgoing]
     events.record_all(_news(row, new[_key(row)]) for row in incoming)
     return incoming
+
+
+def _without_echoes(received: Sequence[ReceivedMessage]) -> Sequence[ReceivedMessage]:
+    """Without what the account "wrote" through us: that is a message already."""
+    own = [row for row in received if row.outgoing]
+    ours = _by_provider_id(own) if own else {}
+    return [row for row in received if _key(row) not in ours]
+
+
+def _merge_echoes(receipts: Sequence[ParkedReceipt]) -> None:
+    """What was taken for the account's own turns out to be a message of ours, whose id came later."""
+    if receipts:
+        copies = ReceivedMessage.objects.filter(
+            outgoing=True,
+            instance__in={receipt.instance_id for receipt in receipts},
+            provider_message_id__in=[receipt.provider_message_id for receipt in receipts],
+        )
+        copies.delete()
 
 
 def _news(row: ReceivedMessage, pk: int) -> Event:

@@ -76,7 +76,7 @@ def comment_gate(
     """Refuses a second private answer to a comment, and one that comes after seven days. To be called under the
     instance's lane; the first message that passes is the one that may try again."""
     comment = content.get("comment")
-    if not comment or comment["mode"] != "private":
+    if not isinstance(comment, dict) or comment.get("mode") != "private":
         return None
     commented = sql.fetch(_COMMENTED, [instance_id, comment["id"]])
     if commented and now >= commented[0][0] + ANSWERED_WITHIN - settings.WINDOW_MARGIN:

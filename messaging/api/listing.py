@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, QuerySet
 
 from accounts.models import ApiKey
-from messaging import numbers
+from messaging import addresses, numbers
 from messaging.api.serializers import LONGEST_NAME, MessageFilter, shown
 from messaging.models import Message, MessageLabel
 from pilot.api import bad_cursor, page_of, validated
@@ -52,7 +52,7 @@ def messages_page(key: ApiKey, query: Mapping[str, str]) -> dict[str, Any]:
 def _filtered(messages: QuerySet[Message], wanted: Mapping[str, Any]) -> QuerySet[Message]:
     messages = messages.filter(**{FILTERS[name]: value for name, value in wanted.items() if name in FILTERS})
     if "to" in wanted:
-        messages = messages.filter(to__in=numbers.variants(numbers.normalise(wanted["to"])))
+        messages = messages.filter(to__in=_addresses(wanted["to"]))
     return messages
 
 
@@ -73,3 +73,12 @@ def _after(messages: QuerySet[Message], cursor: str | None, key: ApiKey) -> Quer
     if last is None:
         raise bad_cursor()
     return messages.filter(created_at__lte=last).exclude(created_at=last, pk__gte=cursor)
+
+
+def _addresses(written: str) -> tuple[str, ...]:
+    """The forms of a number, or the id of a person as it is."""
+    if any(
+        addresses.is_id(written, provider=provider) for provider in addresses.IDS
+    ) and not numbers.is_valid(written):
+        return (written,)
+    return numbers.variants(numbers.normalise(written))

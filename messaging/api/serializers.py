@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
+from messaging import addresses
 from messaging.content import InvalidContent, validate_content
 from messaging.fields import BUTTON_KINDS, LABEL_LIMIT, LINE_LIMIT, TEXT_LIMIT
 from messaging.forecasting import Forecast
@@ -116,8 +117,9 @@ class SubmissionSerializer(StrictSerializer):
     """A message to send: a `template` with its `variables`, a `text` of your own, or a `content` of another kind."""
 
     to = serializers.CharField(
-        max_length=40,
-        help_text="The recipient's number: `+5511999990000`, or with area code when it is Brazilian.",
+        max_length=addresses.LONGEST,
+        help_text="The recipient's number: `+5511999990000`, or with area code when it is Brazilian. "
+        "On Instagram, and on WhatsApp for people without a number, the provider's id of the person.",
     )
     template = serializers.CharField(
         required=False, max_length=80, help_text="The name of an active template of the project."
@@ -310,7 +312,9 @@ class MessageFilter(PageFilter):
     status = serializers.ChoiceField(Status.choices, required=False, help_text="Only those in this state.")
     template = serializers.CharField(required=False, help_text="Only those of this template.", max_length=80)
     instance = serializers.CharField(required=False, help_text="Only those of this instance.", max_length=60)
-    to = serializers.CharField(required=False, help_text="Only those to this number.", max_length=40)
+    to = serializers.CharField(
+        required=False, help_text="Only those to this number or id.", max_length=addresses.LONGEST
+    )
     reference = serializers.CharField(
         required=False, help_text="Only those with this reference.", max_length=120
     )

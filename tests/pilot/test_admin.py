@@ -34,6 +34,7 @@ from instances.models import (
     Vitals,
 )
 from messaging.models import (
+    CommentAnswer,
     Contact,
     IdempotencyKey,
     Message,
@@ -134,6 +135,7 @@ def _one_of_each(number: int) -> None:
         instance=instance, digest="d", mime_type="a/b", media_id="1", size=1, uploaded_at=NOW, expires_at=NOW
     )
     Window.objects.create(instance=instance, address="+551199990000")
+    CommentAnswer.objects.create(instance=instance, comment_id="1", message=message, at=NOW)
     Breaker.objects.create(server=instance.server)
     Vitals.objects.create(instance=instance)
     Outage.objects.create(instance=instance, kind="down", began_at=NOW)
