@@ -207,6 +207,11 @@ class WebhookDelivery(models.Model):
         ]
         indexes = [
             models.Index(fields=["endpoint", "-id"], name="webhook_delivery_list"),
+            models.Index(  # the log, narrowed to what failed
+                fields=["endpoint", "-id"],
+                name="webhook_delivery_failed",
+                condition=models.Q(status="failed"),
+            ),
             models.Index(  # claiming: what was never tried, and whether something of its subject is before it
                 "endpoint",
                 "id",
