@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Coalesce
 
@@ -103,17 +104,20 @@ def alert_those_that_last(*, now: datetime) -> int:
 
 
 def alert(outage: Outage, *, now: datetime) -> bool:
-    """Tells those concerned, once for each outage. True when it was not told before."""
-    if outage.alerted_at is not None:
-        return False
+    """Tells those concerned, once for each outage and not of one that is over. True when it was not told before."""
     instance = Instance.objects.only("name", "tenant_id").get(pk=outage.instance_id)
-    detail = {"name": instance.name, "reason": outage.reason, "since": outage.began_at.isoformat()}
     kind, subject = ALERTS[outage.kind], str(instance.pk)
-    raised = alerts.raise_alert(kind, subject, tenant_id=instance.tenant_id, detail=detail, now=now)
-    if not raised and subject not in alerts.open_subjects(kind):
-        return False  # it could not be written down: alert_those_that_last() tries again
-    outage.alerted_at = now
-    outage.save(update_fields=["alerted_at"])
+    detail = {"name": instance.name, "reason": outage.reason, "since": outage.began_at.isoformat()}
+    untold = Outage.objects.filter(pk=outage.pk, ended_at=None, alerted_at=None)
+    with transaction.atomic():
+        if not untold.update(alerted_at=now):
+            return False
+        raised = alerts.raise_alert(kind, subject, tenant_id=instance.tenant_id, detail=detail, now=now)
+        if not raised and subject not in alerts.open_subjects(kind):
+            transaction.set_rollback(
+                True
+            )  # it could not be written down; alert_those_that_last() tries again
+            return False
     return True
 
 
@@ -166,7 +170,10 @@ def _over(now: datetime) -> QuerySet[Outage]:
 
 
 def _end(outage: Outage, now: datetime, *, silently: bool = False) -> None:
-    """The alert first: told twice it is still one, but an outage that is over is not looked at again."""
-    if outage.alerted_at is not None:
-        alerts.recover(ALERTS[outage.kind], str(outage.instance_id), now=now, silently=silently)
-    Outage.objects.filter(pk=outage.pk, ended_at=None).update(ended_at=now, restart_at=None, recheck_at=None)
+    """With the alert, under the row's lock: whoever would tell of it just now must find it over."""
+    open_still = Outage.objects.select_for_update().filter(pk=outage.pk, ended_at=None)
+    with transaction.atomic():
+        told = open_still.values_list("alerted_at", flat=True).first()
+        open_still.update(ended_at=now, restart_at=None, recheck_at=None)
+        if told is not None:
+            alerts.recover(ALERTS[outage.kind], str(outage.instance_id), now=now, silently=silently)

@@ -400,6 +400,22 @@ def dies(*_args: Any) -> None:
     raise Dead
 
 
+def test_tells_nobody_of_what_was_closed_while_it_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    (instance,) = down(1)
+    following.follow(now=NOW)
+
+    def closed_meanwhile(subjects: asking.Subjects) -> dict[int, str]:
+        status.move(instance_id=instance.pk, to="closed", at=NOW + SLEEP, reason="logged_out")
+        outages.cancel(instance_id=instance.pk, at=NOW + SLEEP)
+        return dict.fromkeys(subjects, "closed")
+
+    monkeypatch.setattr(asking, "states", closed_meanwhile)
+
+    following.follow(now=NOW + SLEEP)
+
+    assert (open_outages(), alerts()) == ([], [])
+
+
 def test_one_in_trouble_does_not_keep_the_others_from_being_followed() -> None:
     bad, _good = down(2)
     Instance.objects.filter(pk=bad.pk).update(provider="vanished")
