@@ -51,6 +51,12 @@ def accepted(*, tenant: Tenant, environment: str, now: datetime) -> int:
     return rows.aggregate(total=Sum("accepted"))["total"] or 0
 
 
+def accepted_of(*, project_id: int, environment: str, month: date) -> int:
+    """Messages that a project had accepted in the month that begins on `month`."""
+    rows = Usage.objects.filter(project_id=project_id, environment=environment, month=month)
+    return rows.aggregate(total=Sum("accepted"))["total"] or 0
+
+
 def month_of(tenant: Tenant, now: datetime) -> date:
     """The first day of the month of `now` on the tenant's calendar."""
     return now.astimezone(zone_of(tenant)).date().replace(day=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import phonenumbers
 from django.utils.translation import gettext as _
@@ -16,10 +17,25 @@ MEXICAN_OR_ARGENTINE_MOBILE = re.compile(r"(\+52)1(\d{10})|(\+54)9(\d{10})")
 BRAZILIAN_MOBILE = re.compile(r"\+55(\d\d)9?([6-9]\d{7})")
 
 
+KINDS = {
+    phonenumbers.PhoneNumberType.MOBILE: "mobile",
+    phonenumbers.PhoneNumberType.FIXED_LINE: "fixed",
+    phonenumbers.PhoneNumberType.FIXED_LINE_OR_MOBILE: "mobile_or_fixed",
+}
+
+
 class InvalidNumber(PilotError):
     """Not a telephone number that can be dialled."""
 
     code = "invalid_number"
+
+
+class Description(NamedTuple):
+    """What the numbering plan says: the E.164 form, the ISO 3166 country ("" when it has none) and the kind."""
+
+    number: str
+    country: str
+    kind: str
 
 
 def normalise(raw: str, *, field: str = "to") -> str:
@@ -34,6 +50,17 @@ def normalise(raw: str, *, field: str = "to") -> str:
             fields={field: [_("Write it as +5511999990000, or with area code when it is Brazilian.")]},
         )
     return number
+
+
+def describe(raw: str) -> Description | None:
+    """What there is to say of a number as people write it; None when normalise() would not take it."""
+    number = _understood(raw.strip())
+    if not number:
+        return None
+    parsed = phonenumbers.parse(number)
+    country = phonenumbers.region_code_for_number(parsed) or ""
+    kind = KINDS.get(phonenumbers.number_type(parsed), "other")
+    return Description(number, country if len(country) == 2 else "", kind)
 
 
 def variants(number: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 import accounts.api.keys
 import accounts.dashboard
+import billing.api.usage
 import instances.api.urls
 import instances.dashboard
 import messaging.alert_pages
@@ -26,6 +27,7 @@ dashboard = [
 
 api = [
     *accounts.api.keys.urlpatterns,
+    *billing.api.usage.urlpatterns,
     *instances.api.urls.urlpatterns,
     *messaging.api.urls.urlpatterns,
     *webhooks.api.urls.urlpatterns,

@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from messaging.api import contacts, templates
+from messaging.api import contacts, numbers, templates
 from messaging.api.queues import QueuesView
 from messaging.api.views import (
     MessageBatchView,
@@ -26,6 +26,7 @@ register_converter(MessageIdConverter, "message_id")
 urlpatterns = [
     path("queues", QueuesView.as_view(), name="queues"),
     *contacts.urlpatterns,
+    *numbers.urlpatterns,
     *templates.urlpatterns,
     path("messages", MessagesView.as_view(), name="messages"),
     path("messages/batch", MessageBatchView.as_view(), name="message_batch"),
