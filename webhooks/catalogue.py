@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from messaging.models import Category, FailureCode
+from messaging.models import Category
 
 Schema = dict[str, Any]
 
@@ -103,7 +103,7 @@ _FAILURE = {
     "type": "object",
     "description": "Why it failed.",
     "properties": {
-        "code": _text("From a closed list.", enum=FailureCode.values),
+        "code": _text("One word, such as `expired`, as in the API. Codes may be added."),
         "detail": _text("What the provider said, where it said something."),
     },
     "required": ["code", "detail"],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
 
-from tests.factories import make_project
+from tests.factories import make_project, make_tenant
 from tests.providers import peer
 from tests.providers.peer import Behaviour, Peer
 from tests.webhooks.receiver import Receiver, Reply, eventually
@@ -116,15 +116,17 @@ def test_410_switches_the_endpoint_off_at_once(receiver: Receiver) -> None:
     eventually(lambda: WebhookEndpoint.objects.get().disabled_by == "gone")
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_is_respected(receiver: Receiver, status: int) -> None:
-    receiver.reply("/hook", Reply(status, {"Retry-After": "1"}), Reply(200))
-    endpoint = make_endpoint(url=receiver.url())
-    tell(endpoint)
+def test_retry_after_is_respected(receiver: Receiver) -> None:
+    tenant = make_tenant()
+    asking = {status: make_endpoint(tenant, url=receiver.url(f"/{status}")) for status in (429, 503)}
+    for status in asking:
+        receiver.reply(f"/{status}", Reply(status, {"Retry-After": "1"}), Reply(200))
+    tell(asking[429])
 
-    assert statuses(reaches(endpoint, "delivered")) == [status, 200]
-    first, second = receiver.calls
-    assert second.at - first.at >= 1
+    for status, endpoint in asking.items():
+        assert statuses(reaches(endpoint, "delivered")) == [status, 200]
+        first, second = receiver.at(f"/{status}")
+        assert second.at - first.at >= 1
 
 
 def test_a_receiver_that_answers_too_slowly_has_not_answered(receiver: Receiver) -> None:
@@ -151,27 +153,27 @@ def rude() -> Iterator[list[Peer]]:
         one.close()
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "error"),
-    [
-        (peer.reset, "cut"),
-        (peer.hang_up, "cut"),
-        (peer.babble, "cut"),
-        (peer.hang, "timeout"),
-        (peer.trickle_headers, "timeout"),
-        (peer.trickle_body, "timeout"),
-    ],
-)
-def test_a_receiver_that_misbehaves_is_tried_again(
-    rude: list[Peer], behaviour: Behaviour, error: str
-) -> None:
-    rude.append(Peer(behaviour))
-    endpoint = make_endpoint(url=rude[0].url)
-    tell(endpoint)
+RUDE: Mapping[str, tuple[Behaviour, str]] = {
+    "resets": (peer.reset, "cut"),
+    "hangs up": (peer.hang_up, "cut"),
+    "babbles": (peer.babble, "cut"),
+    "says nothing": (peer.hang, "timeout"),
+    "sends headers for ever": (peer.trickle_headers, "timeout"),
+    "sends a body for ever": (peer.trickle_body, "timeout"),
+}
 
-    eventually(lambda: len(only(endpoint).log) >= 2)
 
-    assert set(statuses(only(endpoint))) == {error}
+def test_receivers_that_misbehave_are_tried_again(rude: list[Peer]) -> None:
+    tenant = make_tenant()
+    for name, (behaviour, _error) in RUDE.items():
+        rude.append(Peer(behaviour))
+        make_endpoint(tenant, url=rude[-1].url, description=name)
+    endpoints = {each.description: each for each in WebhookEndpoint.objects.all()}
+    tell(endpoints["resets"])
+
+    for name, (_behaviour, error) in RUDE.items():
+        eventually(lambda endpoint=endpoints[name]: len(only(endpoint).log) >= 2)
+        assert set(statuses(only(endpoints[name]))) == {error}, name
 
 
 def test_a_receiver_that_is_not_there_is_tried_again() -> None:
