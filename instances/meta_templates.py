@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils.translation import gettext as _
 
 from instances.models import Instance, InstanceStatus, MetaTemplate, Provider
@@ -45,9 +45,14 @@ def fetch_due(*, now: datetime) -> dict[str, int]:
         status=InstanceStatus.OPEN,
     )
     counts = {"fetched": 0, "failed": 0}
-    for instance in due.order_by("templates_fetched_at")[:RUN_AT_ONCE]:
+    for instance in due.order_by(F("templates_fetched_at").asc(nulls_first=True))[:RUN_AT_ONCE]:
         counts["fetched" if _try_to_fetch(instance, now) else "failed"] += 1
     return counts
+
+
+def fetch_soon(*instance_ids: int) -> None:
+    """What is on record is out of date: the next round fetches it again, within five minutes."""
+    Instance.objects.filter(pk__in=instance_ids).update(templates_fetched_at=None)
 
 
 def _try_to_fetch(instance: Instance, now: datetime) -> bool:

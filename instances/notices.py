@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from instances import status
+from instances import meta_templates, status
 from instances.models import Instance, MetaTemplate
 from instances.providers.base import Notice
 
@@ -42,6 +42,7 @@ def apply(told: Sequence[Told]) -> None:
 
 
 def _follow(instance: Instance, notice: Notice) -> None:
+    meta_templates.fetch_soon(instance.pk)
     column, most, name = FOLLOWED[notice.kind]
     word = notice.detail.get(name)
     if not isinstance(word, str):

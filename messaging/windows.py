@@ -14,6 +14,7 @@ from typing import NamedTuple
 from django.conf import settings
 
 from accounts.models import Tenant
+from instances import meta_templates
 from instances.models import Instance, Provider
 from instances.providers import PROVIDERS
 from instances.providers.base import InboundMessage
@@ -173,7 +174,8 @@ WHERE known.refused_at IS NULL OR known.refused_at < excluded.refused_at
 def note_failures(failures: Sequence[Failure]) -> None:
     """Takes in refusals that say something of the person, whether they came with the answer or by webhook.
 
-    131047 closes the window; 131026 is put on record beside it; 131050 is an opt-out. Repetitions change nothing.
+    131047 closes the window; 131026 is put on record beside it; 131050 is an opt-out. A template that was refused is
+    another one than we know. Repetitions change nothing.
     """
     recorded = {
         (failure.instance_id, address_of(failure.to)): failure
@@ -183,6 +185,9 @@ def note_failures(failures: Sequence[Failure]) -> None:
     if recorded:
         rows = [(*key, failure.at, failure.code) for key, failure in recorded.items()]
         sql.execute(_CLOSE, sql.transposed(rows))
+    outdated = {failure.instance_id for failure in failures if failure.code == FailureCode.TEMPLATE_REJECTED}
+    if outdated:
+        meta_templates.fetch_soon(*outdated)
     for failure in failures:
         if failure.code == FailureCode.OPTED_OUT and failure.to.startswith("+"):
             tenant = Tenant.objects.get(instances=failure.instance_id)

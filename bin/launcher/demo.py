@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from launcher import client
+from launcher import client, demo_meta
 from launcher.console import BOLD, Console
 from launcher.errors import LauncherError
 from launcher.product import manage
@@ -36,12 +36,18 @@ class Demo:
     template: str
     variables: dict[str, str]
     instance: Any
+    meta: dict[str, str] | None = None  # the linked number: instance, url, verify_token
 
     @classmethod
     def load(cls, path: Path) -> Demo:
         """Read the file that `manage.py demo` wrote; keys unknown here are ignored."""
         written = json.loads(path.read_text())
-        return cls(**{field.name: written[field.name] for field in fields(cls)})
+        return cls(**{field.name: written[field.name] for field in fields(cls) if field.name in written})
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The bodies of POST /api/messages, one for each channel."""
+        return [self.message, *([demo_meta.message(self.meta["instance"])] if self.meta else [])]
 
     @property
     def message(self) -> dict[str, Any]:
@@ -57,19 +63,32 @@ class Demo:
 def prepare(state: State, env: Mapping[str, str], *, supervisor: Supervisor, console: Console) -> Demo:
     """Make the demo account, or find it again. Raises LauncherError with the command's output."""
     file = state.root / "demo.json"
-    command = manage("demo", "demo", "--state", str(file), env=env, log=state.log("demo"))
-    progress = Quiet("account, API key, template, sandbox instance")
+    meta = demo_meta.open_account(env)
+    command = manage("demo", "demo", "--state", str(file), *meta, env=env, log=state.log("demo"))
+    progress = Quiet("account, API key, template, sandbox instances")
     seconds = run_to_end(command, label="demo", progress=progress, console=console, pause=supervisor.sleep)
     console.step("demo", f"{progress.text()} ({seconds:.1f} s)")
-    return Demo.load(file)
+    demo = Demo.load(file)
+    if demo.meta:
+        demo_meta.subscribe(env, demo.meta)
+    return demo
 
 
 class Courier:
-    """Sends the demo message and follows it through the public API."""
+    """Sends one of the demo messages and follows it through the public API."""
 
-    def __init__(self, port: int, demo: Demo, *, supervisor: Supervisor, console: Console) -> None:
+    def __init__(
+        self,
+        port: int,
+        demo: Demo,
+        message: Mapping[str, Any],
+        *,
+        supervisor: Supervisor,
+        console: Console,
+    ) -> None:
         self._port = port
         self._demo = demo
+        self._message = message
         self._supervisor = supervisor
         self._console = console
         self._shown = 0
@@ -95,9 +114,11 @@ class Courier:
             self._supervisor.sleep(INTERVAL)
 
     def _send(self) -> str:
-        self._console.say(f"\n  Sending template {self._demo.template} to {self._demo.to}")
+        by = f" by {self._message['instance']}" if "instance" in self._message else ""
+        what = f"template {self._message['template']}" if "template" in self._message else "a text"
+        self._console.say(f"\n  Sending {what} to {self._message['to']}{by}")
         key = {"apikey": self._demo.api_key}
-        reply = client.call(self._port, "POST", "/api/messages", body=self._demo.message, headers=key)
+        reply = client.call(self._port, "POST", "/api/messages", body=self._message, headers=key)
         if reply is None or reply.status != 202:
             answer = f"{reply.status} {json.dumps(reply.body)}" if reply else "no answer"
             raise LauncherError(f"The demo message was not accepted: {answer}")

@@ -74,9 +74,12 @@ def environment(addresses: Addresses, secrets: Mapping[str, str]) -> dict[str, s
 
 
 def sandbox_environment(addresses: Addresses, secrets: Mapping[str, str]) -> dict[str, str]:
-    """What makes the product's default Evolution server the sandbox."""
+    """What makes the sandbox the product's default Evolution server, and Meta."""
+    sandbox = f"http://127.0.0.1:{addresses.sandbox_port}"
     return {
-        "EVOLUTION_URL": f"http://127.0.0.1:{addresses.sandbox_port}",
+        "EVOLUTION_URL": sandbox,
+        "META_GRAPH_URL": sandbox,
+        "INSTAGRAM_GRAPH_URL": sandbox,
         "EVOLUTION_API_KEY": secrets["EVOLUTION_API_KEY"],
         "SANDBOX_API_KEY": secrets["EVOLUTION_API_KEY"],
     }

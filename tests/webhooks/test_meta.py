@@ -218,6 +218,16 @@ def test_believes_meta_that_a_window_is_closed_and_keeps_the_true_reason(now: da
     assert windows["undeliverable"].closed_at is None
 
 
+def test_fetches_templates_again_when_one_was_refused(now: datetime) -> None:
+    instance = make_meta_instance(templates_fetched_at=now)
+    make_message(instance=instance, status="sent", provider_message_id="wamid.X")
+
+    take(instance.app, delivery((instance, failed(132000))), now)
+
+    instance.refresh_from_db()
+    assert instance.templates_fetched_at is None
+
+
 def test_takes_131050_for_an_opt_out(now: datetime) -> None:
     instance = make_meta_instance()
     make_message(instance=instance, status="sent", provider_message_id="wamid.X")
@@ -294,7 +304,7 @@ def test_keeps_a_person_without_a_number(now: datetime) -> None:
 
 
 def test_follows_a_template_that_is_paused(now: datetime) -> None:
-    instance = make_meta_instance()
+    instance = make_meta_instance(templates_fetched_at=now)
     MetaTemplate.objects.create(
         instance=instance, name="pedido", language="pt_BR", status="APPROVED", synced_at=now
     )
@@ -304,6 +314,8 @@ def test_follows_a_template_that_is_paused(now: datetime) -> None:
     take(instance.app, payload, now)
 
     assert MetaTemplate.objects.get().status == "PAUSED"
+    instance.refresh_from_db()
+    assert instance.templates_fetched_at is None
     assert InstanceEvent.objects.get(instance=instance).kind == "template_status"
 
 

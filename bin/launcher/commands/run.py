@@ -136,9 +136,11 @@ class Run:
         self._console.step("processes", f"{', '.join(logs)} make progress ({seconds:.1f} s)")
 
     def _deliver(self, addresses: Addresses, account: demo.Demo) -> None:
-        port = addresses.web_port
-        courier = demo.Courier(port, account, supervisor=self._supervisor, console=self._console)
-        self._console.say(f"  Read after {courier.deliver():.1f} s.")
+        for message in account.messages:
+            courier = demo.Courier(
+                addresses.web_port, account, message, supervisor=self._supervisor, console=self._console
+            )
+            self._console.say(f"  Read after {courier.deliver():.1f} s.")
 
     def _stay(self, addresses: Addresses, account: demo.Demo) -> int:
         try:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import Environment, Membership, Project, Role, Scope, Tenant, User
-from instances import connecting
+from instances import connecting, linking, meta_apps
 from instances.models import DefaultInstance, Instance, InstanceStatus
 from messaging import opt_ins
 from messaging.models import Category, Template, TemplateVersion
@@ -25,6 +25,7 @@ from pilot.errors import PilotError
 EMAIL = "demo@pilot.localhost"
 NUMBER = "+5511999990000"
 INSTANCE = "vendas"
+META_INSTANCE = "oficial"
 TEMPLATE = "pedido_enviado"
 TEXT = "Olá, {{nome}}! Seu pedido saiu para entrega. Acompanhe: https://loja.example/{{pedido}}"
 VARIABLES = {"nome": "Ana", "pedido": "1042"}
@@ -36,6 +37,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--state", type=Path, required=True, help="where to keep login and key (JSON)")
+        parser.add_argument("--meta", type=json.loads, help="a number of the Cloud API to link (JSON)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path: Path = options["state"]
@@ -46,6 +48,7 @@ class Command(BaseCommand):
         _template(project)
         opt_ins.grant(tenant=project.tenant, number=NUMBER, source="demo", now=timezone.now())
         state |= {"to": NUMBER, "template": TEMPLATE, "variables": VARIABLES, "instance": instance.name}
+        state["meta"] = _linked(project, options["meta"]) if options["meta"] else None
         _write_private(path, json.dumps(state, indent=2))
         self.stdout.write(json.dumps(state))
 
@@ -98,6 +101,20 @@ def _instance(project: Project) -> Instance:
     DefaultInstance.objects.get_or_create(project=project, defaults={"instance": instance})
     _wait_until_open(instance)
     return instance
+
+
+def _linked(project: Project, number: dict[str, str]) -> dict[str, str]:
+    """The number of the Cloud API, linked; with what is to be entered at Meta."""
+    instance = Instance.objects.filter(tenant=project.tenant, name=META_INSTANCE).first()
+    try:
+        if instance is None:
+            now = timezone.now()
+            instance = linking.link_number(tenant=project.tenant, name=META_INSTANCE, now=now, **number)
+    except PilotError as error:
+        raise CommandError(f"The demo number could not be linked: {error.message}") from error
+    callback = meta_apps.callback_of(instance)
+    assert callback is not None
+    return {"instance": instance.name, "url": callback.url, "verify_token": callback.verify_token}
 
 
 def _wait_until_open(instance: Instance) -> None:
