@@ -75,7 +75,7 @@ def _restart_batch(now: datetime) -> Counter[str] | None:
         _update(taken, restart_at=None)
         recheck_at = now + settings.HEALTHCHECK_SLEEP
         _update(restarted, restarted_at=now, restarts=F("restarts") + 1, recheck_at=recheck_at)
-    subjects = asking.subjects({outage.instance_id for outage in restarted})
+    subjects = _restartable(asking.subjects({outage.instance_id for outage in restarted}))
     deaf = {outage.instance_id for outage in restarted if outage.reason == "webhooks_silent"}
     _set_hooks({key: subject for key, subject in subjects.items() if key in deaf})
     return _restart(subjects, now)
@@ -83,6 +83,11 @@ def _restart_batch(now: datetime) -> Counter[str] | None:
 
 def _update(taken: Iterable[Outage], **values: object) -> None:
     Outage.objects.filter(pk__in=[outage.pk for outage in taken]).update(**values)
+
+
+def _restartable(subjects: Subjects) -> Subjects:
+    """Some providers have no connection that could be made anew."""
+    return {key: each for key, each in subjects.items() if "restart" in each.provider.supports}
 
 
 def _set_hooks(subjects: Subjects) -> None:

@@ -143,6 +143,7 @@ def move(instance: Instance, to: str, reason: str, now: datetime) -> bool:
 
 
 def _keep_hooks(subjects: Subjects, now: datetime) -> Mapping[str, int]:
+    subjects = {key: each for key, each in subjects.items() if each.provider.hook_events}
     found = asking.ask({key: each.provider.get_hook(each.account) for key, each in subjects.items()})
     known = {key: hook for key, hook in found.items() if not isinstance(hook, ProviderError)}
     wrong = [key for key, hook in known.items() if not hooks.is_right(subjects[key].instance, hook)]

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from accounts.models import Environment, Project
 from instances.models import Instance, InstanceStatus, Outage, Vitals
+from instances.providers import names_with
 from messaging.models import Category, Message, MessageEvent, Status
 from pilot.celery import wake_on_commit
 
@@ -57,7 +58,8 @@ def _due(now: datetime) -> QuerySet[Instance]:
     has_number = Q() if settings.CANARY_NUMBER else ~Q(number="")
     able = Exists(Project.objects.filter(tenant=OuterRef("tenant")))
     due = Instance.objects.filter(wanted, has_number, able, ~Exists(alive), status=InstanceStatus.OPEN)
-    return due.filter(paused=False).defer("credentials", "hook_token").order_by("pk")
+    mortal = due.filter(provider__in=names_with("restart"), paused=False)
+    return mortal.defer("credentials", "hook_token").order_by("pk")
 
 
 def _send(instance: Instance, now: datetime) -> bool:

@@ -4,9 +4,9 @@
     unconfirmed      of the last sends, too many have an outcome that nobody knows
     canary lost      a message to itself was taken over and did not arrive
 
-Each needs messages to go by: an instance without traffic is never suspected. Webhooks that are silent are found in
-webhooks/listening.py. What is found is drained, restarted and told of by instances/health.py; only what was sent since
-the instance opened, and since it last proved to deliver, counts against it.
+Only of providers whose connection can be dead, and each needs messages to go by: one without traffic is never
+suspected. Webhooks that are silent are found in webhooks/listening.py. What is found is drained, restarted and told of by
+instances/health.py; only what was sent since the instance opened, and since it last proved to deliver, counts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from django.conf import settings
 from django.db import connection
 
 from instances import health
+from instances.providers import names_with
 from messaging import canaries
 from pilot.leases import lease
 
@@ -79,7 +80,7 @@ LEFT JOIN instances_vitals v ON v.instance_id = m.instance_id
 WHERE m.status = 'submitted' AND m.next_attempt_at > m.submitted_at + %(asked_after)s
   AND m.submitted_at BETWEEN %(now)s - %(within)s AND %(now)s - %(after)s
   AND m.submitted_at > greatest(i.status_changed_at, v.acknowledged_at)
-  AND i.status = 'open'
+  AND i.status = 'open' AND i.provider = ANY(%(providers)s)
 GROUP BY m.instance_id
 HAVING count(*) >= %(least)s AND count(DISTINCT m."to") >= %(recipients)s
 """
@@ -87,6 +88,7 @@ HAVING count(*) >= %(least)s AND count(DISTINCT m."to") >= %(recipients)s
 
 def _missing(now: datetime) -> list[Suspicion]:
     values = {
+        "providers": names_with("find", "restart"),
         "now": now,
         "within": MISSING_WITHIN,
         "after": settings.ACKS_MISSING_AFTER,
@@ -114,12 +116,17 @@ JOIN instances_instance i ON i.id = unknown.instance_id
 JOIN instances_lane lane ON lane.instance_id = i.id
 JOIN instances_vitals v ON v.instance_id = i.id
 CROSS JOIN LATERAL (SELECT greatest({_SENDS}, unknown.count)) AS sends (count)
-WHERE i.status = 'open' AND unknown.count >= %(least)s AND unknown.count * 100 >= sends.count * %(percent)s
+WHERE i.status = 'open' AND i.provider = ANY(%(providers)s)
+  AND unknown.count >= %(least)s AND unknown.count * 100 >= sends.count * %(percent)s
 """
 
 
 def _unconfirmed() -> list[Suspicion]:
-    values = {"least": settings.UNCONFIRMED_LEAST, "percent": settings.UNCONFIRMED_PERCENT}
+    values = {
+        "providers": names_with("restart"),
+        "least": settings.UNCONFIRMED_LEAST,
+        "percent": settings.UNCONFIRMED_PERCENT,
+    }
     return _fetch(_UNCONFIRMED, values)
 
 

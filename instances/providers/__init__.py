@@ -28,3 +28,8 @@ PROVIDERS: Mapping[str, Provider] = {
 def provider_for(instance: Instance) -> Provider:
     """The adapter that speaks for `instance`. KeyError for a provider that no longer exists."""
     return PROVIDERS[instance.provider]
+
+
+def names_with(*verbs: str) -> list[str]:
+    """The providers that support all of these."""
+    return [name for name, provider in PROVIDERS.items() if provider.supports.issuperset(verbs)]

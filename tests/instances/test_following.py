@@ -400,6 +400,15 @@ def dies(*_args: Any) -> None:
     raise Dead
 
 
+def test_one_that_cannot_be_restarted_is_only_asked_again() -> None:
+    (instance,) = down(1, provider="meta")
+
+    assert following.follow(now=NOW) == {}
+
+    assert not InstanceEvent.objects.filter(instance=instance, kind="restarted").exists()
+    assert Outage.objects.get().recheck_at == NOW + SLEEP
+
+
 def test_tells_nobody_of_what_was_closed_while_it_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     (instance,) = down(1)
     following.follow(now=NOW)

@@ -147,6 +147,16 @@ def test_gives_no_false_alarm(count: int, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("connected")
+def test_suspects_none_whose_provider_keeps_no_connection() -> None:
+    instance = make_instance(provider="meta", canary=True, number="+5511900000001")
+    judged(instance, sends=5)
+    taken_over(instance, 9)
+    unconfirmed(instance, 9)
+
+    assert validating.validate(now=NOW) == {"open": 1}
+
+
+@pytest.mark.usefixtures("connected")
 def test_what_was_sent_before_the_last_receipt_does_not_count() -> None:
     instance = make_instance()
     taken_over(instance, 9)
