@@ -5,8 +5,8 @@
     canary lost      a message to itself was taken over and did not arrive
 
 Only of providers whose connection can be dead, and each needs messages to go by: one without traffic is never
-suspected. Webhooks that are silent are found in webhooks/listening.py. What is found is drained, restarted and told of by
-instances/health.py; only what was sent since the instance opened, and since it last proved to deliver, counts.
+suspected. Webhooks that are silent are found in webhooks/listening.py. What is found is drained, restarted and told of
+by instances/health.py; only what was sent since the instance opened, and since it last proved to deliver, counts.
 """
 
 from __future__ import annotations
