@@ -67,7 +67,7 @@ def test_says_nothing_about_a_fault_of_ours(db: None) -> None:
 
 
 def test_keeps_the_envelope_when_no_view_is_reached(settings: Settings) -> None:
-    settings.MIDDLEWARE = [settings.MIDDLEWARE[0], "tests.pilot.test_errors.BrokenMiddleware"]
+    settings.MIDDLEWARE = ["pilot.requests.RequestIdMiddleware", "tests.pilot.test_errors.BrokenMiddleware"]
     answer = get("/api/messages")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
     assert answer.json()["error"]["request_id"] == answer["X-Request-Id"]
