@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.models import Project
 from instances import breaking
 from instances.models import Breaker, Instance, Lane
-from messaging import claiming
+from messaging import picking
 from messaging.claiming import claim
 from messaging.models import Message, MessageEvent, Status
 from tests.factories import (
@@ -179,7 +179,7 @@ def test_touches_few_pages_however_long_the_queue_is() -> None:
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE messaging_message")
         cursor.execute(
-            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claiming._PICK}", [[instance.pk], [False], [0.0]]
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {picking._PICK}", [[instance.pk], [False], [0.0]]
         )
         plan = cursor.fetchone()[0][0]["Plan"]
 
