@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import phonenumbers
@@ -86,6 +87,9 @@ def is_valid(raw: str) -> bool:
     return bool(_understood(raw.strip()))
 
 
+@lru_cache(
+    maxsize=4096
+)  # people who get one message get more, and parsing is half of what accepting one costs
 def _understood(written: str) -> str:
     if not WRITTEN.fullmatch(written):
         return ""

@@ -59,6 +59,19 @@ class InstantField(serializers.DateTimeField):
             self.fail("no_offset")
         return super().to_internal_value(value)
 
+    def to_representation(self, value: datetime) -> str:
+        return rfc_3339(value)
+
+
+def rfc_3339(at: datetime) -> str:
+    """In UTC, to the microsecond."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def instant(at: datetime | None) -> str | None:
+    """The same, where there may be none."""
+    return rfc_3339(at) if at else None
+
 
 class CursorField(serializers.CharField):
     """An opaque place in a list: what identifies its last row."""

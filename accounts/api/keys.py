@@ -20,7 +20,16 @@ from rest_framework.response import Response
 from accounts import audit, keys
 from accounts.api.authentication import key_of
 from accounts.models import Action, ApiKey, KeyState, Scope
-from pilot.api import ApiView, InstantField, PageFilter, StrictSerializer, page_of, refusals, validated
+from pilot.api import (
+    ApiView,
+    InstantField,
+    PageFilter,
+    StrictSerializer,
+    instant,
+    page_of,
+    refusals,
+    validated,
+)
 from pilot.errors import PilotError
 
 LONGEST_OVERLAP = 7 * 86_400  # seconds
@@ -52,7 +61,7 @@ class KeySerializer(serializers.Serializer[Any]):
         return str(KeyState(keys.state(key, now=timezone.now())).value)
 
     def get_ends_at(self, key: ApiKey) -> str | None:
-        return _instant(keys.ends_at(key))
+        return instant(keys.ends_at(key))
 
 
 class IssuedKeySerializer(KeySerializer):
@@ -190,10 +199,6 @@ def _check_held(own: ApiKey, wanted: list[str]) -> None:
 
 def _with_secret(key: ApiKey, raw: str) -> dict[str, Any]:
     return {**KeySerializer(key).data, "key": raw}
-
-
-def _instant(at: datetime | None) -> str | None:
-    return InstantField().to_representation(at) if at else None
 
 
 def _record(own: ApiKey, action: Action, key: ApiKey, **detail: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from django.urls import reverse
@@ -33,7 +34,7 @@ def order_of(*, key: ApiKey, body: Any, idempotency_key: str | None) -> Order:
 def answer_of(accepted: Accepted) -> tuple[dict[str, Any], dict[str, str]]:
     """The body and the headers that say 202."""
     message = accepted.message
-    headers = {"Location": reverse("api:message", args=[message.pk])}
+    headers = {"Location": f"{_messages_url()}/{message.pk}"}
     if accepted.replayed:
         headers["Idempotent-Replayed"] = "true"
     return shown(message, accepted.forecast or forecast_of(message)), headers
@@ -62,6 +63,11 @@ def _item(key: ApiKey, body: Mapping[str, Any], idempotency_key: str | None) -> 
         return error
     once = Idempotency.of(idempotency_key, project_id=key.project_id, body=body) if idempotency_key else None
     return Order(key, submission, once)
+
+
+@cache
+def _messages_url() -> str:
+    return reverse("api:messages")
 
 
 def forecast_of(message: Message) -> Forecast | None:

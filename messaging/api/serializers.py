@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from django.utils import timezone
@@ -18,7 +19,7 @@ from messaging.forecasting import Forecast
 from messaging.kinds import KINDS
 from messaging.models import Category, FailureCode, Message, Status
 from messaging.waiting import explain
-from pilot.api import ErrorBodySerializer, InstantField, PageFilter, StrictSerializer
+from pilot.api import ErrorBodySerializer, InstantField, PageFilter, StrictSerializer, instant
 
 OWN_CATEGORIES = [
     (category.value, category.label) for category in (Category.UTILITY, Category.MARKETING, Category.OTP)
@@ -401,10 +402,25 @@ WHY_FIELDS = tuple(WhySerializer().get_fields())
 
 
 def shown(message: Message, forecast: Forecast | None = None) -> dict[str, Any]:
-    """A message as the API shows it, with its forecast where there is one."""
-    fields: dict[str, Any] = MESSAGE.to_representation(message)
+    """A message as MessageSerializer shows it, with its forecast where there is one."""
+    fields = {name: read(message) for name, read in READERS.items()}
     if forecast:
-        expected_at = MESSAGE.fields["expected_at"]
         fields["position"] = forecast.position
-        fields["expected_at"] = forecast.expected_at and expected_at.to_representation(forecast.expected_at)
+        fields["expected_at"] = instant(forecast.expected_at)
     return fields
+
+
+def _reader(field: serializers.Field[Any, Any, Any, Any]) -> Callable[[Message], Any]:
+    """What a field shows, without what DRF asks each time anew: half of the time that an answer takes."""
+    if isinstance(field, serializers.SerializerMethodField):
+        method: Callable[[Message], Any] = getattr(MESSAGE, str(field.method_name))
+        return method
+    read = attrgetter(str(field.source))
+    if isinstance(field, InstantField):
+        return lambda message: instant(read(message))
+    if isinstance(field, serializers.ChoiceField):
+        return lambda message: str(read(message))
+    return read
+
+
+READERS = {name: _reader(field) for name, field in MESSAGE.fields.items()}

@@ -11,6 +11,7 @@ from django.utils import timezone
 from accounts.models import Environment, Scope
 from instances.models import Instance, InstanceStatus
 from messaging import forecasting
+from messaging.api.serializers import MessageSerializer, shown
 from messaging.models import Message, MessageEvent, Status
 from pilot.api import InstantField
 from tests import factories
@@ -374,3 +375,13 @@ def test_nobody_can_say_while_the_instance_is_closed(world: World) -> None:
 
     assert (accepted.status_code, accepted.json()["expected_at"]) == (202, None)
     assert (refused.status_code, error(refused)["code"]) == (409, "would_be_late")
+
+
+@pytest.mark.parametrize("status", Status.values)
+def test_shows_a_message_as_its_serializer_does(world: World, status: str) -> None:
+    failure = {"failure_code": "expired"} if status == "failed" else {}
+    made = factories.make_message(
+        world.project, world.instance, status=status, metadata={"a": "1"}, **failure
+    )
+    message = Message.objects.select_related("instance__lane", "instance__tenant").get(pk=made.pk)
+    assert shown(message) == MessageSerializer(message).data
