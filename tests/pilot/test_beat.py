@@ -131,11 +131,11 @@ def test_the_other_goes_on_whatever_becomes_of_the_leader(listener: Listener, be
     first, second = beats
 
     first.kill()
-    assert next_pulse(listener) < 4
+    assert next_pulse(listener) < 6
 
     stands_by(first)
     cut()
-    assert next_pulse(listener) < 4
+    assert next_pulse(listener) < 6
     eventually(lambda: second.exit_code == LOST_LEAD)
 
     stands_by(second)
@@ -159,7 +159,7 @@ def assert_nothing_ran_twice(listener: Listener) -> None:
     gaps = {task: _gaps(listener.times(task)) for task in periods}
     assert len(listener.times("instances.keep_hooks")) == 1  # overdue: once, and once only
     for task, period in periods.items():
-        assert all(gap > period - 0.7 for gap in gaps[task]), task
+        assert all(gap > period - 0.9 for gap in gaps[task]), task
 
 
 def _gaps(times: list[float]) -> list[float]:
