@@ -305,6 +305,7 @@ def _with_person(claim: Claim, picked: Picked, lane: LaneRow, recipients: Recipi
     return replace(
         claim,
         message=replace(claim.message, last_received_id=state.received_id),
+        typing_ms=claim.typing_ms if state.received_id else 0,  # it is shown as an answer to a message
         open_until=_open_until(picked, lane, recipients),
     )
 

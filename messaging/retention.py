@@ -16,12 +16,12 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import Environment, Tenant
-from messaging.models import Message, MessageEvent, Purge, ReceivedMessage
+from messaging.models import CommentAnswer, Message, MessageEvent, Purge, ReceivedMessage, Window
 from messaging.status import WAITING
-from pilot import outbox
+from pilot import outbox, sql
 from pilot.maintenance import SEEN, Batches, Step
 from pilot.models import RetentionPlace
-from pilot.retention import PAGE, pruned, rest
+from pilot.retention import PAGE, cutoff, pruned, rest
 
 # What a blanked message has for a content. Valid wherever one is shown.
 BLANKED = {"text": "", "blanked": True}
@@ -85,7 +85,25 @@ def _blank_page(ids: list[str]) -> int:
     return settled.exclude(content=BLANKED).update(content=BLANKED, variables={})
 
 
+_PAGE_OF_WINDOWS = """
+SELECT id, coalesce(greatest(received_at, refused_at, full_at) < %s, true) FROM messaging_window
+WHERE id > %s ORDER BY id LIMIT %s
+"""
+
+
+def forget_windows(now: datetime) -> Batches:
+    """Deletes what is on record of people who neither wrote nor were written to for long. Read in the order of ids."""
+    before, after = cutoff("windows", now), 0
+    while before and (page := sql.fetch(_PAGE_OF_WINDOWS, [before, after, PAGE])):
+        started, after = time.monotonic(), page[-1][0]
+        deleted, _by_model = Window.objects.filter(pk__in=[pk for pk, old in page if old]).delete()
+        yield {"windows": deleted, SEEN: len(page)}
+        rest(started)
+
+
 STEPS = (
+    Step("windows", forget_windows),
+    pruned("comment_answers", CommentAnswer.objects.all),
     pruned("purges", lambda: Purge.objects.filter(finished_at__isnull=False), at="started_at"),
     pruned("received_messages", ReceivedMessage.objects.all),
     Step("message_contents", blank_contents),

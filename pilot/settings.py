@@ -137,6 +137,8 @@ RETENTION_DAYS = {
         "instance_hours": 90,
         "outages": 365,
         "purges": 90,
+        "windows": 30,  # when people last wrote, where the provider lets nothing be sent after a day
+        "comment_answers": 30,
         "alerts": 90,
         "maintenance_runs": 30,
         "sign_ins": 90,

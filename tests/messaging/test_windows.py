@@ -9,7 +9,7 @@ import pytest
 
 from instances.models import Instance, Lane
 from instances.providers.base import InboundMessage, Outcome, ProviderError
-from messaging import windows
+from messaging import retention, windows
 from messaging.claiming import Claim, claim
 from messaging.models import Message, MessageEvent, Status, Window
 from messaging.settling import Settlement, settle
@@ -245,3 +245,32 @@ def test_sets_aside_what_is_too_much_for_one_person_and_sends_to_others(now: dat
     assert held.count() == 2
     assert {event.detail["gate"] for event in held} == {"pair_rate"}
     assert Window.objects.get(address=KEY).full_at == now + timedelta(seconds=6 * 40)
+
+
+def test_forgets_people_who_were_silent_for_long(instance: Instance, now: datetime, settings: Any) -> None:
+    settings.RETENTION_DAYS = settings.RETENTION_DAYS | {"windows": 30}
+    old, recent = now - timedelta(days=31), now - timedelta(days=29)
+    rows = {
+        "wrote": {"received_at": recent},
+        "got": {"full_at": recent},
+        "silent": {"received_at": old},
+        "none": {},
+    }
+    for address, times in rows.items():
+        Window.objects.create(instance=instance, address=address, **times)
+
+    counts = list(retention.forget_windows(now))
+
+    assert set(Window.objects.values_list("address", flat=True)) == {"wrote", "got"}
+    assert counts == [{"windows": 2, "seen": 4}]
+
+
+def test_shows_typing_only_as_an_answer(instance: Instance, now: datetime) -> None:
+    Instance.objects.filter(pk=instance.pk).update(typing_ms=1000)
+    windows.note_received([heard(instance, now - HOUR)])
+    make_message(instance=instance)
+    make_message(instance=instance, to="+5511988887777", content=TEMPLATE)
+
+    claims = {one.message.to: one.typing_ms for _n in range(2) for one in claimed(instance, now)}
+
+    assert claims == {ANA: 1000, "+5511988887777": 0}
