@@ -6,16 +6,27 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response, set_response_etag
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from pilot.errors import PilotError
+from pilot.requests import API_VERSION
+
+UNKNOWN_PARAMETER = gettext_lazy("This parameter is not known.")
+HANDLERS = {name: name.lower() for name in ("GET", "POST", "PUT", "PATCH", "DELETE")} | {"HEAD": "get"}
 Row = TypeVar("Row", bound=Model)
 OFFSET = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 MOST_ROWS = 200
@@ -27,21 +38,132 @@ class ApiView(APIView):
     Declares `read_scope` and `write_scope`, which accounts.api.authentication.HasScope asks for.
     """
 
+    def perform_authentication(self, request: Request) -> None:
+        """Also counts the request, as soon as it is known whose it is: refused ones count, too."""
+        super().perform_authentication(request)
+        super().check_throttles(request)
+
+    def check_throttles(self, request: Request) -> None:
+        """Done, see perform_authentication()."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        check_version(request.headers.get("Pilot-Version", API_VERSION))
+        if handler := getattr(type(self), HANDLERS.get(request.method or "", ""), None):
+            check_query(request, known=query_of(handler))
+
+    def options(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """Only says, in the header `Allow`, which methods there are."""
+        return Response(status=204)
+
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)
-        response["Cache-Control"] = "no-store"
+        if (
+            request.method in {"GET", "HEAD"}
+            and response.status_code == 200
+            and isinstance(response, Response)
+        ):
+            response.add_post_render_callback(partial(unless_known, request._request))
         return response
 
 
+def unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponseBase | None:
+    """The response with an ETag of its body, or 304 without one when the client has the same."""
+    set_response_etag(response)
+    return get_conditional_response(request, etag=response["ETag"], response=response)
+
+
+class UnknownVersion(PilotError):
+    """The header `Pilot-Version` names a version of the API that there is none of."""
+
+    code = "unknown_api_version"
+
+
+def check_version(given: str) -> None:
+    """Raises UnknownVersion."""
+    if given != API_VERSION:
+        message = _("There is no version %(given)s of this API.") % {"given": given[:20]}
+        raise UnknownVersion(
+            message, fields={"Pilot-Version": [_("Must be %(day)s.") % {"day": API_VERSION}]}
+        )
+
+
+def check_query(request: Request, *, known: frozenset[str]) -> None:
+    """Refuses parameters of the query that an operation does not have. Raises DRF's ValidationError naming them."""
+    unknown = sorted(name for name in request.query_params if name.partition("[")[0] not in known)
+    if unknown:
+        raise ValidationError({name: [UNKNOWN_PARAMETER] for name in unknown})
+
+
+@cache
+def query_of(handler: Callable[..., Any]) -> frozenset[str]:
+    """The names of the parameters that an operation takes in the query, by what extend_schema() was told of it."""
+    description = handler.kwargs["schema"]()  # type: ignore[attr-defined]
+    description.view = APIView(request=None, kwargs={})
+    parameters = description.get_override_parameters()
+    return frozenset(name for parameter in parameters for name in _names(parameter))
+
+
+def _names(parameter: Any) -> list[str]:
+    if isinstance(parameter, OpenApiParameter):
+        return [parameter.name] if parameter.location == OpenApiParameter.QUERY else []
+    return list(parameter().fields)
+
+
 class StrictSerializer(serializers.Serializer[Any]):
-    """Refuses fields that it does not know: a misspelt option must not be ignored."""
+    """Refuses fields that it does not know, because a misspelt option must not be ignored, and values that would have
+    to be converted: "no" is not false, and 5 is not "5"."""
+
+    unknown: Any = gettext_lazy("This field is not known.")
 
     def to_internal_value(self, data: Any) -> Any:
-        unknown = set(data) - set(self.fields) if isinstance(data, Mapping) else ()
+        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, Mapping) else []
         if unknown:
-            fault = _("This field is not known.")
-            raise serializers.ValidationError({str(name): [fault] for name in sorted(unknown)})
-        return super().to_internal_value(data)
+            raise ValidationError({str(name): [self.unknown] for name in unknown})
+        faults = self._wrong_types(data) if isinstance(data, Mapping) else {}
+        try:
+            fields = super().to_internal_value(data)
+        except ValidationError as error:
+            raise ValidationError({**error.detail, **faults}) from None  # type: ignore[dict-item]
+        if faults:
+            raise ValidationError(faults)
+        return fields
+
+    def _wrong_types(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        fields = self.fields
+        faults = {name: wrong_type(fields[name], value) for name, value in data.items()}
+        return {name: [fault] for name, fault in faults.items() if fault}
+
+
+class QuerySerializer(StrictSerializer):
+    """The parameters of a query, in which everything is a string."""
+
+    unknown = UNKNOWN_PARAMETER
+
+    def _wrong_types(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+# By the kind of a field: the JSON types that it takes as they are, and what is said of others.
+JSON_TYPES: list[tuple[Any, Any, Any]] = [
+    (serializers.BooleanField, bool, gettext_lazy("Must be true or false.")),
+    (serializers.IntegerField, int, gettext_lazy("Must be a whole number.")),
+    ((serializers.CharField, serializers.ChoiceField), str, gettext_lazy("Must be a string.")),
+]
+
+
+def wrong_type(field: Any, value: Any) -> Any:
+    """What is wrong with the JSON type of a field's value, or of one of the values in it; None when nothing is."""
+    if isinstance(field, serializers.ListField) and isinstance(value, list):
+        return next(filter(None, (wrong_type(field.child, each) for each in value)), None)
+    if isinstance(field, serializers.DictField) and isinstance(value, Mapping):
+        return next(filter(None, (wrong_type(field.child, each) for each in value.values())), None)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # 1.0 is a whole number in JSON Schema
+    for kind, wanted, fault in JSON_TYPES:
+        if isinstance(field, kind):
+            return None if value is None or type(value) is wanted else fault
+    return None
 
 
 class InstantField(serializers.DateTimeField):
@@ -114,7 +236,7 @@ def validated(form: type[serializers.Serializer[Any]], given: Any) -> dict[str, 
     return fields
 
 
-class PageFilter(StrictSerializer):
+class PageFilter(QuerySerializer):
     """How much of a list, from where."""
 
     limit = serializers.IntegerField(

@@ -65,7 +65,7 @@ def api_exception_handler(exc: Exception, context: Mapping[str, Any]) -> Respons
         body = envelope(code=exc.code, message=exc.message, fields=exc.fields, request_id=request_id)
         return Response(body, status=exc.status)
     if isinstance(exc, exceptions.APIException):
-        return _from_framework(exc, request_id)
+        return answer_to(exc, request_id)
     if isinstance(exc, OperationalError | InterfaceError):
         return Response(
             unavailable(exc, request_id),
@@ -77,7 +77,8 @@ def api_exception_handler(exc: Exception, context: Mapping[str, Any]) -> Respons
     return Response(body, status=status.HTTP_500_INTERNAL_SERVER_ERROR)
 
 
-def _from_framework(exc: exceptions.APIException, request_id: str) -> Response:
+def answer_to(exc: exceptions.APIException, request_id: str) -> Response:
+    """The answer to an exception of Django REST framework."""
     code = next((word for kind, word in CODES.items() if isinstance(exc, kind)), exc.default_code)
     fields = exc.detail if isinstance(exc, exceptions.ValidationError) else None
     if fields is not None and not isinstance(fields, dict):

@@ -213,6 +213,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "pilot.requests.RequestIdMiddleware",
+    "pilot.requests.ApiHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -275,6 +276,13 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SECURE_HSTS_SECONDS = env.integer("HSTS_SECONDS", 0)
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # Meta posts up to 3 MB at once
+# Requests a second that the API takes of a key, and of all keys of a tenant, and how many at once; 0: no limit.
+API_KEY_RATE = env.integer("API_KEY_RATE", 100)
+API_KEY_BURST = env.integer("API_KEY_BURST", 200, least=1)
+API_TENANT_RATE = env.integer("API_TENANT_RATE", 500)
+API_TENANT_BURST = env.integer("API_TENANT_BURST", 1000, least=1)
+# How long a request waits for Redis to count it; then its process counts for itself.
+RATE_LIMIT_WAIT = timedelta(milliseconds=env.integer("RATE_LIMIT_WAIT_MS", 50, least=1, most=1000))
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
@@ -282,6 +290,7 @@ WHITENOISE_USE_FINDERS = True
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.api.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["accounts.api.authentication.HasScope"],
+    "DEFAULT_THROTTLE_CLASSES": ["accounts.api.limits.KeyThrottle"],
     "DEFAULT_PARSER_CLASSES": ["pilot.parsing.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",

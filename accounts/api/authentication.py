@@ -44,13 +44,15 @@ def raw_key(request: Request) -> str:
 
 
 class HasScope(BasePermission):
-    """Asks for the view's `read_scope` on GET and HEAD, and for its `write_scope` otherwise.
+    """Asks for the view's `read_scope` on GET and HEAD, for none on OPTIONS, and for its `write_scope` otherwise.
 
     A view that has a method and declares no scope for it lets nobody in.
     """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         key = key_of(request)
+        if request.method == "OPTIONS":
+            return True
         wanted = getattr(view, "read_scope" if request.method in SAFE_METHODS else "write_scope", None)
         if wanted is None:
             return not hasattr(view, str(request.method).lower())  # the view answers 405
@@ -73,4 +75,15 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
     name = ["apikey", "bearer"]
 
     def get_security_definition(self, auto_schema: Any) -> list[dict[str, str]]:
-        return [{"type": "apiKey", "in": "header", "name": "apikey"}, {"type": "http", "scheme": "bearer"}]
+        about = "An API key of the project, as the dashboard or `POST /api/keys` gave it out."
+        return [
+            {"type": "apiKey", "in": "header", "name": "apikey", "description": about},
+            {
+                "type": "http",
+                "scheme": "bearer",
+                "description": f"{about} For clients that prefer this header.",
+            },
+        ]
+
+    def get_security_requirement(self, auto_schema: Any) -> list[dict[str, list[Any]]]:
+        return [{name: []} for name in self.name]  # either, not both

@@ -17,7 +17,7 @@ from accounts.api.authentication import key_of
 from accounts.models import Scope
 from instances import media
 from instances.models import Instance, InstanceStatus
-from pilot.api import ApiView, InstantField, StrictSerializer, refusals
+from pilot.api import ApiView, InstantField, QuerySerializer, refusals
 from pilot.parsing import read_limited
 
 LARGEST = 16 * 1024 * 1024  # bytes; a larger file is sent by its address
@@ -34,7 +34,7 @@ class RawParser(BaseParser):
         return {"file": read_limited(stream, LARGEST)}
 
 
-class UploadQuery(StrictSerializer):
+class UploadQuery(QuerySerializer):
     instance = serializers.CharField(
         max_length=60, help_text="The instance whose messages may name the file."
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
@@ -12,14 +13,16 @@ from typing import Any
 import structlog
 from django.db import DataError, IntegrityError, connection
 from django.utils import timezone, translation
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, Throttled
 
 from accounts import keys
+from accounts.api import limits
 from accounts.models import ApiKey
 from messaging.accepting import Accepted, Answer, Order, accept, prepare
 from messaging.api.orders import answer_of, order_of
 from messaging.api.views import MessagesView
-from pilot.errors import RETRY_AFTER, unavailable
+from pilot.buckets import Drawn
+from pilot.errors import RETRY_AFTER, answer_to, unavailable
 from pilot.parsing import parse_object
 
 log = structlog.get_logger(__name__)
@@ -27,15 +30,16 @@ log = structlog.get_logger(__name__)
 AT_ONCE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ask:
-    """An ordinary request."""
+    """An ordinary request. `drawn` is filled in once it was counted against its key's limits."""
 
     raw_key: str
     body: bytes
     idempotency_key: str | None
     request_id: str
     language: str
+    drawn: Drawn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +111,49 @@ def answer_all(asks: Sequence[Ask]) -> list[Reply | None]:
     """
     now = timezone.now()
     known = keys.authenticate_all({ask.raw_key for ask in asks}, now=now)
+    replies = _refused(asks, known)
     orders = {
-        place: order for place, ask in enumerate(asks) if (order := _order(ask, known.get(ask.raw_key)))
+        place: order
+        for place, ask in enumerate(asks)
+        if not replies[place] and (order := _order(ask, known.get(ask.raw_key)))
     }
     prepared = prepare(list(orders.values()), now=now)
-    replies: list[Reply | None] = [None] * len(asks)
     try:
         answers = accept(prepared)
     except (DataError, IntegrityError):
         return replies  # surely not written: one by one, it will be seen whose fault it is
     except Exception as error:
         connection.close()
-        return [_unavailable(ask, error) if place in orders else None for place, ask in enumerate(asks)]
+        return [
+            _unavailable(ask, error) if place in orders else replies[place] for place, ask in enumerate(asks)
+        ]
     for place, answer in zip(orders, answers, strict=True):
         replies[place] = _reply(asks[place], answer)
     return replies
+
+
+def _refused(asks: Sequence[Ask], known: Mapping[str, ApiKey]) -> list[Reply | None]:
+    """Counts each request against the limits of its key: 429 for those that are too many, None for the others."""
+    owners = [known.get(ask.raw_key) for ask in asks]
+    drawn = limits.draw(Counter(key for key in owners if key))
+    left = {key: each.granted for key, each in drawn.items()}
+    return [_counted(ask, key, drawn, left) for ask, key in zip(asks, owners, strict=True)]
+
+
+def _counted(
+    ask: Ask, key: ApiKey | None, drawn: Mapping[ApiKey, Drawn], left: dict[ApiKey, int]
+) -> Reply | None:
+    if key is None or key not in drawn:
+        return None
+    ask.drawn = drawn[key]
+    left[key] -= 1
+    return _too_many(ask, drawn[key]) if left[key] < 0 else None
+
+
+def _too_many(ask: Ask, drawn: Drawn) -> Reply:
+    with translation.override(ask.language):
+        refusal = answer_to(Throttled(drawn.wait()), ask.request_id)
+    return Reply(429, refusal.data, {"Retry-After": refusal["Retry-After"]})
 
 
 def _order(ask: Ask, key: ApiKey | None) -> Order | None:

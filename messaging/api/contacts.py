@@ -22,7 +22,16 @@ from accounts.api.authentication import key_of
 from accounts.models import Action, ApiKey, Scope
 from messaging import contacts, numbers, opt_ins
 from messaging.models import Contact, OptIn
-from pilot.api import ApiView, InstantField, PageFilter, StrictSerializer, page_of, refusals, validated
+from pilot.api import (
+    ApiView,
+    InstantField,
+    PageFilter,
+    QuerySerializer,
+    StrictSerializer,
+    page_of,
+    refusals,
+    validated,
+)
 from pilot.parsing import read_limited
 
 NUMBER = OpenApiParameter(
@@ -71,7 +80,7 @@ class GrantSerializer(StrictSerializer):
     )
 
 
-class RevokeSerializer(StrictSerializer):
+class RevokeSerializer(QuerySerializer):
     source = serializers.CharField(  # type: ignore[assignment]
         max_length=40, default="api", help_text="Where they asked, such as `telephone`."
     )

@@ -1,8 +1,9 @@
 """The short way in for POST /api/messages, in front of the long one.
 
 The long way costs each request a thread, a dozen middlewares and five statements. Here a request waits until the batch
-before it is written, then goes with the next one. Only what is ordinary goes this way, and it only ever answers 202, or
-503 when it cannot know whether the database wrote. All else, refusals too, goes the long way untouched, which says why.
+before it is written, then goes with the next one. Only what is ordinary goes this way, and it only ever answers 202,
+429 when its key asks too often, or 503 when it cannot know whether the database wrote. All else, refusals too, goes the
+long way untouched, which says why.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from django.http.request import split_domain_port, validate_host
 from django.utils import translation
 from prometheus_client import Histogram
 
+from accounts.api.limits import COUNTED
 from messaging.api.batching import Ask, Batches, Reply
-from pilot.requests import request_id_for
+from pilot.requests import API_HEADERS, request_id_for
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -32,7 +34,14 @@ PATH = "/api/messages"
 JSON = {b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"}
 ANY = {b"*/*", b"application/json", b"application/json, */*", b"application/json, text/plain, */*"}
 # With one of these a request is not ordinary.
-SPECIAL = {b"cookie", b"authorization", b"content-encoding", b"transfer-encoding", b"expect"}
+SPECIAL = {
+    b"cookie",
+    b"authorization",
+    b"pilot-version",
+    b"content-encoding",
+    b"transfer-encoding",
+    b"expect",
+}
 
 # No middleware of Django's counts what goes this way.
 SECONDS = Histogram("pilot_express_seconds", "Messages accepted the short way.", ["status"])
@@ -54,7 +63,8 @@ class Express:
         ask = _ask(scope, messages)
         reply = await self._batches.answer(ask) if ask else None
         if ask is None or reply is None:
-            await self._app(scope, _replaying(messages, receive), send)
+            counted = {COUNTED: ask.drawn} if ask and ask.drawn else {}
+            await self._app(scope | counted, _replaying(messages, receive), send)
             return
         await _respond(send, ask, reply, secure=_is_secure(scope))
         SECONDS.labels(reply.status).observe(time.perf_counter() - started)
@@ -137,7 +147,8 @@ def _replaying(messages: Sequence[dict[str, Any]], receive: Receive) -> Receive:
 
 async def _respond(send: Send, ask: Ask, reply: Reply, *, secure: bool) -> None:
     body = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":")).encode()
-    own = {**reply.headers, "X-Request-Id": ask.request_id, "Content-Length": str(len(body))}
+    limits = ask.drawn.headers() if ask.drawn else {}
+    own = {**reply.headers, **limits, "X-Request-Id": ask.request_id, "Content-Length": str(len(body))}
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in own.items()]
     await send(
         {
@@ -155,7 +166,7 @@ def _common_headers(language: str, *, secure: bool) -> list[tuple[bytes, bytes]]
     common = {
         "content-type": "application/json",
         "allow": "GET, POST, HEAD, OPTIONS",
-        "cache-control": "no-store",
+        **{name.lower(): value for name, value in API_HEADERS.items()},
         "content-language": language,
         "vary": "Accept-Language",
         "x-frame-options": settings.X_FRAME_OPTIONS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import Http404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -42,6 +42,14 @@ IDEMPOTENCY_HEADER = OpenApiParameter(
     description="Makes it safe to ask again: the same key with the same body gives the first message again, "
     "with the header `Idempotent-Replayed: true`. Up to 255 visible ASCII characters; remembered for ever.",
 )
+METADATA_FILTER = OpenApiParameter(
+    "metadata",
+    {"type": "object", "additionalProperties": {"type": "string"}},
+    style="deepObject",
+    explode=True,
+    description="Only those with these entries in their metadata: `metadata[order]=1042`.",
+    examples=[OpenApiExample("By an order", value={"order": "1042"})],
+)
 
 
 class MessagesView(ApiView):
@@ -69,7 +77,7 @@ class MessagesView(ApiView):
         operation_id="list_messages",
         summary="List messages",
         description="The messages of the key's project and environment, newest first.",
-        parameters=[MessageFilter],
+        parameters=[MessageFilter, METADATA_FILTER],
         responses={200: MessagePageSerializer} | refusals(400, 403),
     )
     def get(self, request: Request) -> Response:

@@ -36,7 +36,7 @@ def test_answers_each_in_its_place(world: World) -> None:
         {"to"},
         {"text"},
         {"colour"},
-        {"text"},
+        {"to", "text"},
     ]
     ids = [result["message"]["id"] for result in body["results"] if result["message"]]
     assert set(ids) == set(Message.objects.values_list("pk", flat=True))

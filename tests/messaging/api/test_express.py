@@ -23,7 +23,7 @@ OWN = {"to": "+5511999990000", "text": "Olá"}
 
 # --- over HTTP --------------------------------------------------------------------------------------------
 
-VARYING = {"date", "location", "x-request-id", "content-length"}
+VARYING = {"date", "location", "x-request-id", "content-length", "ratelimit"}
 
 
 @pytest.fixture
