@@ -1,0 +1,1 @@
+"""The parts of the API, one module for each."""
