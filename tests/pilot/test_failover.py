@@ -33,9 +33,16 @@ def sentinels(settings: Any) -> Iterator[Sentinels]:
         settings.REDIS_URL = sentinels.url
         client.cache_clear()
         yield sentinels
+        close(client())
     finally:
         client.cache_clear()
         sentinels.stop()
+
+
+def close(redis: Redis) -> None:
+    """With its connections to the sentinels, which it forgets by itself."""
+    redis.connection_pool.sentinel_manager.close()
+    redis.close()
 
 
 def test_cache_channels_and_clients_follow_a_failover(sentinels: Sentinels) -> None:
@@ -48,7 +55,7 @@ def test_cache_channels_and_clients_follow_a_failover(sentinels: Sentinels) -> N
     eventually(lambda: writes(patient), within=FAILOVER)
     eventually(lambda: remembers("after"), within=FAILOVER)
     assert patient.connection_pool.master_address[1] == sentinels.replica.port
-    patient.close()
+    close(patient)
 
 
 async def hears_before_and_after(sentinels: Sentinels) -> None:
