@@ -77,3 +77,11 @@ class LinkInstagramForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text=_("Under “App settings” → “Basic”. It proves that a call is really Meta's."),
     )
+
+
+class TokenForm(forms.Form):
+    """Another access token for a linked account."""
+
+    token = forms.CharField(
+        label=_("New access token"), max_length=500, widget=forms.PasswordInput(attrs={"autocomplete": "off"})
+    )

@@ -22,6 +22,7 @@ TITLES = {
     "paused": _("Paused"),
     "resumed": _("Resumed"),
     "hook_repaired": _("Receipts were set up again"),
+    "token_renewed": _("Another access token is in use"),
     "template_status": _("Meta decided on a template"),
     "template_quality": _("The quality of a template changed"),
     "template_category": _("Meta changed a template's category"),
@@ -55,7 +56,13 @@ REASONS = {
     "instance_removed": _("The provider does not have it."),
 }
 # Where the picture of a status does not say it.
-ICONS = {"create_failed": "failed", "restarted": "connecting", "resumed": "open", "hook_repaired": "open"}
+ICONS = {
+    "create_failed": "failed",
+    "restarted": "connecting",
+    "resumed": "open",
+    "hook_repaired": "open",
+    "token_renewed": "open",
+}
 
 
 @dataclass(frozen=True, slots=True)

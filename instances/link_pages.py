@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts import audit
 from accounts.models import Action, Role
 from accounts.tenancy import MemberRequest, member_view
 from instances import linking
-from instances.forms import LinkInstagramForm, LinkNumberForm
-from instances.models import Instance, Provider
+from instances.forms import LinkInstagramForm, LinkNumberForm, TokenForm
+from instances.models import Instance, InstanceStatus, Provider
 from pilot.errors import PilotError
 
 
@@ -65,4 +66,33 @@ def _linked(request: MemberRequest, kind: Kind, form: forms.Form) -> Instance | 
         return None
 
 
-urlpatterns = [path("link/<slug:provider>", link, name="link_account")]
+@require_POST
+@member_view(role=Role.ADMIN)
+def renew(request: MemberRequest, name: str) -> HttpResponse:
+    """Takes another access token for a linked account, if Meta accepts it."""
+    linked = Instance.objects.filter(tenant=request.tenant, app__isnull=False)
+    instance = get_object_or_404(linked.exclude(status=InstanceStatus.REMOVED), name=name)
+    form = TokenForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, _("Give the new access token."))
+    elif _renewed(request, instance, form.cleaned_data["token"]):
+        audit.record(
+            tenant=request.tenant, actor=request.user, action=Action.INSTANCE_CHANGED, target=instance
+        )
+        messages.success(request, _("The new access token is in use."))
+    return redirect("dashboard:instance", name)
+
+
+def _renewed(request: MemberRequest, instance: Instance, token: str) -> bool:
+    try:
+        linking.renew_token(instance=instance, token=token, now=timezone.now())
+    except PilotError as error:
+        messages.error(request, error.message)
+        return False
+    return True
+
+
+urlpatterns = [
+    path("link/<slug:provider>", link, name="link_account"),
+    path("instances/<slug:name>/token", renew, name="renew_token"),
+]

@@ -6,6 +6,7 @@ What the tenant has to enter at Meta afterwards (the address of the webhook, the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,10 +15,10 @@ from django.db import IntegrityError, transaction
 from django.utils.translation import gettext as _
 
 from accounts.models import Tenant
-from instances import hooks, meta_apps, status
+from instances import accounts, hooks, meta_apps, status
 from instances.connecting import ConnectingError, NameTakenError, provider_name
 from instances.models import Instance, InstanceStatus, Lane, MetaApp, Provider
-from instances.providers import INSTAGRAM, META
+from instances.providers import INSTAGRAM, META, provider_for
 from instances.providers.base import Account, ProviderError
 from instances.providers.http import perform
 from pilot.errors import PilotError
@@ -89,6 +90,23 @@ def link_instagram(
     }
     app = meta_apps.app_for(tenant=tenant, secret=app_secret, name=name)
     return insert(tenant=tenant, name=name, app=app, values=values, now=now)
+
+
+def renew_token(*, instance: Instance, token: str, now: datetime) -> None:
+    """Gives a linked account another token, and lets it send again at once where the old one was refused.
+
+    Raises ConnectingError when Meta does not let us see the account with it: then the old one stays.
+    """
+    account = replace(instance.account(), api_key=token)
+    try:
+        perform(provider_for(instance).state(account))
+    except ProviderError as error:
+        raise ConnectingError(error) from error
+    instance.credentials = instance.credentials | {"token": token}
+    instance.save(update_fields=["credentials"])
+    accounts.forget()
+    status.note(instance_id=instance.pk, kind="token_renewed", at=now, detail={})
+    status.move(instance_id=instance.pk, to=status.OPEN, at=now, only_from=[status.DEGRADED, status.CLOSED])
 
 
 def insert(*, tenant: Tenant, name: str, app: MetaApp, values: Mapping[str, Any], now: datetime) -> Instance:

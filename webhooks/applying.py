@@ -78,14 +78,12 @@ def _take(limit: int) -> list[InboundCall]:
 
 def _parse(calls: Sequence[InboundCall]) -> tuple[list[_Parsed], dict[int, str]]:
     """What each call means, and by call id why it means nothing."""
-    # Without the secrets, which would be decrypted for nothing.
-    own = {call.instance_id for call in calls if call.instance_id is not None}
-    instances = Instance.objects.defer("hook_token", "credentials").in_bulk(own)
+    callers = _callers(calls)
     parsed: list[_Parsed] = []
     errors: dict[int, str] = {}
     for call in calls:
         try:
-            events, parts = _read(call, instances)
+            events, parts = _read(call, callers)
         except Exception as error:  # whatever a provider sends and a parser makes of it
             errors[call.pk] = _report(call, _reason(error))
         else:
@@ -94,25 +92,44 @@ def _parse(calls: Sequence[InboundCall]) -> tuple[list[_Parsed], dict[int, str]]
     return parsed, errors
 
 
-def _read(call: InboundCall, instances: Mapping[int, Instance]) -> tuple[Sequence[Event], list[_Parsed]]:
+@dataclass(frozen=True, slots=True)
+class _Callers:
+    """The instances that a batch of calls may be about: those that were called for, and those of the apps."""
+
+    instances: Mapping[int, Instance]
+    of_app: Mapping[tuple[int | None, str], Sequence[Instance]]  # by app and provider
+
+
+def _callers(calls: Sequence[InboundCall]) -> _Callers:
+    # Without the secrets, which would be decrypted for nothing.
+    rows = Instance.objects.defer("hook_token", "credentials")
+    own = rows.in_bulk({call.instance_id for call in calls if call.instance_id is not None})
+    of_app: dict[tuple[int | None, str], list[Instance]] = {}
+    apps = {call.app_id for call in calls if call.app_id is not None}
+    for instance in rows.filter(app__in=apps).exclude(status=InstanceStatus.REMOVED) if apps else ():
+        of_app.setdefault((instance.app_id, instance.provider), []).append(instance)
+    return _Callers(own, of_app)
+
+
+def _read(call: InboundCall, callers: _Callers) -> tuple[Sequence[Event], list[_Parsed]]:
     body = json.loads(bytes(call.body))
-    if call.instance_id is None:
-        events = PROVIDERS[READERS[body["object"]]].parse(body)
-        return events, _by_instance(call, events)
-    instance = instances[call.instance_id]
-    events = provider_for(instance).parse(body)
-    return events, [_Parsed(call, instance, events)]
+    if call.instance_id is not None:
+        instance = callers.instances[call.instance_id]
+        events = provider_for(instance).parse(body)
+        return events, [_Parsed(call, instance, events)]
+    provider = READERS[body["object"]]
+    events = PROVIDERS[provider].parse(body)
+    # Never an instance of another app, whatever the call says.
+    return events, _by_instance(call, events, callers.of_app.get((call.app_id, provider), ()))
 
 
-def _by_instance(call: InboundCall, events: Sequence[Event]) -> list[_Parsed]:
-    """The events of an app's call by whom they are about: never an instance of another app, whatever the call says."""
-    present = Instance.objects.filter(app=call.app_id).exclude(status=InstanceStatus.REMOVED)
-    parts = []
-    for instance in present.defer("hook_token", "credentials"):
-        about = [event for event in events if _concerns(event, instance)]
-        if about:
-            parts.append(_Parsed(call, instance, about))
-    return parts
+def _by_instance(call: InboundCall, events: Sequence[Event], instances: Iterable[Instance]) -> list[_Parsed]:
+    """The events of an app's call by whom they are about."""
+    parts = [
+        _Parsed(call, instance, [event for event in events if _concerns(event, instance)])
+        for instance in instances
+    ]
+    return [part for part in parts if part.events]
 
 
 def _concerns(event: Event, instance: Instance) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from accounts.models import Role, Tenant
 from instances import connecting, linking, media, meta_apps, meta_templates
@@ -94,8 +95,10 @@ def test_stops_for_good_and_leaves_the_account_at_meta_alone(account: GraphAccou
 def test_says_that_nothing_is_to_be_paired(account: GraphAccount, now: datetime, verb: str) -> None:
     instance = link(make_tenant(), now)
 
-    with pytest.raises(ConnectingError, match="not from here"):
+    with pytest.raises(ConnectingError) as refused:
         getattr(connecting, verb)(instance=instance, now=now)
+
+    assert refused.value.code == "unsupported"
 
 
 # --- the dashboard ----------------------------------------------------------------------------------------
@@ -145,6 +148,33 @@ def test_only_an_administrator_links_and_only_what_exists() -> None:
     client = member(tenant, role=Role.ADMIN)
     assert client.get("/link/meta").status_code == 200
     assert client.get("/link/telegram").status_code == 404
+
+
+def test_takes_another_token_that_meta_accepts_and_sends_again(account: GraphAccount) -> None:
+    tenant = make_tenant()
+    client = member(tenant, role=Role.ADMIN)
+    instance = link(tenant, timezone.now())
+    Instance.objects.filter(pk=instance.pk).update(status="degraded", status_reason="provider_misconfigured")
+    account.change(token="renewed")
+
+    client.post("/instances/oficial/token", {"token": "wrong"})
+    instance.refresh_from_db()
+    assert (instance.status, instance.account().api_key) == ("degraded", "token-11111")
+
+    client.post("/instances/oficial/token", {"token": "renewed"})
+    instance.refresh_from_db()
+    assert (instance.status, instance.account().api_key) == ("open", "renewed")
+
+
+def test_takes_a_token_of_its_own_tenant_s_linked_accounts_only(account: GraphAccount) -> None:
+    tenant = make_tenant()
+    link(tenant, timezone.now())
+    paired = make_instance(tenant)
+    url, body = "/instances/{}/token", {"token": "token-11111"}
+
+    assert member(make_tenant(), role=Role.ADMIN).post(url.format("oficial"), body).status_code == 404
+    assert member(tenant, role=Role.ADMIN).post(url.format(paired.name), body).status_code == 404
+    assert member(tenant, role=Role.AGENT).post(url.format("oficial"), body).status_code == 403
 
 
 # --- templates --------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from instances.models import InstanceEvent, MetaApp, MetaTemplate
 from messaging.models import Contact, MessageEvent, OptIn, ParkedReceipt, ReceivedMessage, Window
@@ -178,6 +180,22 @@ def test_never_lets_an_app_speak_for_the_number_of_another(now: datetime) -> Non
     message.refresh_from_db()
     assert message.status == "submitted"
     assert not ReceivedMessage.objects.exists()
+
+
+def test_asks_for_the_instances_of_an_app_once_for_a_batch(
+    now: datetime,
+) -> None:
+    instance = make_meta_instance()
+    for n in range(5):
+        post(instance.app, delivery((instance, of_status(f"wamid.{n}", "read"))))
+    with CaptureQueriesContext(connection) as five:
+        apply_pending(now=now)
+    for n in range(10):
+        post(instance.app, delivery((instance, of_status(f"wamid.{n}", "read"))))
+    with CaptureQueriesContext(connection) as ten:
+        apply_pending(now=now)
+
+    assert len(ten) == len(five)
 
 
 def failed(code: int, id: str = "wamid.X") -> dict[str, Any]:
