@@ -31,11 +31,17 @@ class Request:
     at: datetime
 
 
+class Unsigned(Exception):
+    """There is no secret to sign with. What cannot be signed is not sent."""
+
+
 def prepare(claim: Claim, *, now: datetime) -> Request:
-    """The signed request. The body is the same at every attempt; timestamp and signatures are not."""
+    """The signed request. The body is the same at every attempt; timestamp and signatures are not. Raises Unsigned."""
     endpoint, event = claim.endpoint, claim.delivery.event
     body = payloads.body(event, version=endpoint.version)
     secrets = signing.working(endpoint.secrets, now=now)
+    if not secrets:
+        raise Unsigned
     own: Mapping[str, str] = endpoint.headers
     signed = signing.headers(event.name, body, secrets=secrets, now=now)
     headers = {**own, "Content-Type": "application/json", "User-Agent": "Pilot-Webhooks/1", **signed}
@@ -67,6 +73,17 @@ def entry(claim: Claim, request: Request, result: Answer | Unanswered) -> dict[s
         if answered
         else "",
     }
+
+
+def fault(claim: Claim, result: Unanswered) -> dict[str, Any]:
+    """The entry of an attempt that never began, by a fault of ours."""
+    request = Request(claim.endpoint.url, {}, b"", claim.claimed_at)
+    return entry(claim, request, result)
+
+
+def bare(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry without what came from outside."""
+    return {**entry, "reason": "", "response_headers": {}, "response_body": ""}
 
 
 def _hidden(claim: Claim) -> list[str]:

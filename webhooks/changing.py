@@ -59,10 +59,10 @@ def enable(endpoint: WebhookEndpoint, *, actor: Actor, now: datetime, catch_up: 
 
 
 @transaction.atomic
-def remove(endpoint: WebhookEndpoint, *, actor: Actor) -> None:
+def remove(endpoint: WebhookEndpoint, *, actor: Actor, now: datetime) -> None:
     """endpoints.remove(), recorded."""
     _record(actor, Action.WEBHOOK_REMOVED, endpoint, {"url": endpoint.url})
-    endpoints.remove(endpoint)
+    endpoints.remove(endpoint, now=now)
 
 
 @transaction.atomic

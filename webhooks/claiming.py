@@ -7,15 +7,20 @@ not answer is left alone for a while, then probed with one delivery.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 
 from pilot import sql
+from pilot.encryption import DecryptionError
 from webhooks.models import WebhookDelivery, WebhookEndpoint
+
+log = structlog.get_logger(__name__)
 
 FIRST_SLOTS, RETRY_SLOTS = 20, 5  # of an endpoint, over all processes
 # Of the free slots of a process one endpoint takes at most this part, so that there is always room for others.
@@ -132,12 +137,25 @@ def release_lost(*, now: datetime) -> int:
 def _claims(leased: dict[int, UUID], probed: set[int], now: datetime) -> list[Claim]:
     rows = WebhookDelivery.objects.filter(pk__in=leased).select_related("event__project").defer("log")
     deliveries = list(rows.order_by("id"))
-    endpoints = WebhookEndpoint.objects.in_bulk({row.endpoint_id for row in deliveries})
+    endpoints = _endpoints({row.endpoint_id for row in deliveries})
     return [
         Claim(row, endpoints[row.endpoint_id], leased[row.pk], now, row.pk in probed)
         for row in deliveries
         if row.endpoint_id in endpoints
     ]
+
+
+def _endpoints(ids: Collection[UUID]) -> dict[UUID, WebhookEndpoint]:
+    """One whose secrets no key decrypts any more has none, and nothing is sent there; the others do not suffer."""
+    try:
+        return WebhookEndpoint.objects.in_bulk(ids)
+    except DecryptionError:
+        if len(ids) > 1:
+            return {pk: found for one in ids for pk, found in _endpoints([one]).items()}
+    log.error("webhooks.secrets_unreadable", endpoint=str(*ids))
+    (endpoint,) = WebhookEndpoint.objects.defer("headers", "secrets").filter(pk__in=ids)
+    endpoint.headers, endpoint.secrets = {}, []
+    return {endpoint.pk: endpoint}
 
 
 def _bounds(room: int, now: datetime) -> dict[str, object]:

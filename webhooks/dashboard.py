@@ -175,7 +175,7 @@ def remove_endpoint(request: MemberRequest, endpoint_id: UUID) -> HttpResponse:
     endpoint = _endpoint(request, endpoint_id)
     if request.method != "POST":
         return render(request, "dashboard/remove_webhook.html", {"endpoint": endpoint})
-    changing.remove(endpoint, actor=request.user)
+    changing.remove(endpoint, actor=request.user, now=timezone.now())
     messages.success(request, _("The webhook was removed."))
     return redirect("dashboard:webhooks")
 
@@ -310,7 +310,7 @@ def card(endpoint: WebhookEndpoint) -> Card:
 
 
 def _mine(request: MemberRequest) -> QuerySet[WebhookEndpoint]:
-    return WebhookEndpoint.objects.filter(tenant=request.tenant)
+    return WebhookEndpoint.present.filter(tenant=request.tenant)
 
 
 def _endpoint(request: MemberRequest, endpoint_id: UUID) -> WebhookEndpoint:
@@ -318,7 +318,7 @@ def _endpoint(request: MemberRequest, endpoint_id: UUID) -> WebhookEndpoint:
 
 
 def _delivery(request: MemberRequest, endpoint_id: UUID, delivery_id: int) -> WebhookDelivery:
-    rows = WebhookDelivery.objects.filter(endpoint__tenant=request.tenant, endpoint=endpoint_id)
+    rows = WebhookDelivery.objects.filter(endpoint__in=_mine(request), endpoint=endpoint_id)
     rows = rows.select_related("event__project", "endpoint__tenant")
     return get_object_or_404(rows, pk=min(delivery_id, 2**63 - 1))
 

@@ -12,15 +12,17 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext as _
 
-from accounts.models import Project, Tenant
-from pilot import alerts, ssrf
+from accounts.models import Event, Project, Tenant
+from messaging.models import MessageEvent
+from pilot import alerts, outbox, ssrf
 from pilot.errors import PilotError
 from webhooks import signing
 from webhooks.catalogue import TYPES, VERSIONS
-from webhooks.models import DisabledBy, WebhookEndpoint, WebhookReplay
+from webhooks.models import DisabledBy, WebhookDelivery, WebhookEndpoint, WebhookReplay
 
 MOST_ENDPOINTS = 50  # of a tenant, for each environment
 MOST_HEADERS = 20
+SWEPT_AT_ONCE = 1000
 MOST_SECRETS = 3  # at a time: the one, and those it replaced
 LONGEST_OVERLAP = timedelta(days=7)
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
@@ -86,10 +88,12 @@ def create(
         "secrets": [{"secret": secret, "ends_at": None}],
         "created_at": now,
         "once": once,
+        "messages_after": outbox.numbered(MessageEvent),
+        "events_after": outbox.numbered(Event),
     }
     with transaction.atomic():
         Tenant.objects.select_for_update(no_key=True).only("pk").get(pk=tenant.pk)  # one count at a time
-        mine = WebhookEndpoint.objects.filter(tenant=tenant)
+        mine = WebhookEndpoint.present.filter(tenant=tenant)
         if once and mine.filter(once=once).exists():
             raise CreatedBefore(_("This webhook was made before. Its secret is shown only once."))
         if mine.filter(environment=environment).count() >= MOST_ENDPOINTS:
@@ -159,15 +163,29 @@ def enable(endpoint: WebhookEndpoint, *, now: datetime, catch_up: bool = False) 
     return True
 
 
-def remove(endpoint: WebhookEndpoint) -> None:
-    """Deletes an endpoint and the log of its deliveries."""
+@transaction.atomic
+def remove(endpoint: WebhookEndpoint, *, now: datetime) -> None:
+    """Removes an endpoint with its secrets. What is left of it goes bit by bit, see sweep()."""
+    disable(endpoint, now=now)
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(removed_at=now, secrets=[], headers={}, once=None)
     alerts.recover("webhook_endpoint_disabled", str(endpoint.pk), silently=True)
-    endpoint.delete()
+
+
+def sweep() -> int:
+    """Deletes a bit of the log of a removed endpoint, at the end the endpoint itself. Returns how many rows went."""
+    endpoint = WebhookEndpoint.objects.filter(removed_at__isnull=False).defer("headers", "secrets").first()
+    if endpoint is None:
+        return 0
+    some = list(endpoint.deliveries.order_by("id").values_list("pk", flat=True)[:SWEPT_AT_ONCE])
+    WebhookDelivery.objects.filter(pk__in=some).delete()
+    if not some:
+        endpoint.delete()
+    return len(some) or 1
 
 
 def disabled_by_pilot(tenant: Tenant) -> QuerySet[WebhookEndpoint]:
     """The endpoints that somebody must look at, because Pilot switched them off."""
-    return WebhookEndpoint.objects.filter(tenant=tenant, disabled_at__isnull=False).exclude(
+    return WebhookEndpoint.present.filter(tenant=tenant, disabled_at__isnull=False).exclude(
         disabled_by=DisabledBy.PERSON
     )
 

@@ -31,11 +31,12 @@ EndpointsOf = Mapping[int, Sequence[WebhookEndpoint]]
 
 
 class _Source(NamedTuple):
-    """A table of events: its reader's place, and how its rows are told."""
+    """A table of events: its reader's place, the field of endpoints that says from where on, and how rows are told."""
 
     place: str
+    after: str
     model: type[MessageEvent] | type[Event]
-    tell: Callable[[Collection[int]], list[WebhookEvent]]
+    tell: Callable[[Collection[int]], list[tuple[int, WebhookEvent]]]
 
 
 def fan_out() -> int:
@@ -52,8 +53,8 @@ def _pass_on(source: _Source) -> int:
         if not rows:
             return 0
         endpoints = _endpoints_of({tenant_id for _pk, tenant_id, _position in rows})
-        events = source.tell([pk for pk, tenant_id, _position in rows if tenant_id in endpoints])
-        made = _deliver(events, endpoints)
+        told = source.tell([pk for pk, tenant_id, _position in rows if tenant_id in endpoints])
+        made = _deliver(told, endpoints, source.after)
         StreamPlace.objects.filter(pk=place.pk).update(position=rows[-1][2])
     if made:
         wake_webhooks()
@@ -62,7 +63,7 @@ def _pass_on(source: _Source) -> int:
 
 def _endpoints_of(tenant_ids: Collection[int]) -> EndpointsOf:
     """The tenants' endpoints, also those that are off: their events are kept, to be replayed."""
-    rows = WebhookEndpoint.objects.filter(tenant_id__in=tenant_ids).defer("headers", "secrets")
+    rows = WebhookEndpoint.present.filter(tenant_id__in=tenant_ids).defer("headers", "secrets")
     found: dict[int, list[WebhookEndpoint]] = defaultdict(list)
     for endpoint in rows.order_by("id"):
         found[endpoint.tenant_id].append(endpoint)
@@ -72,7 +73,7 @@ def _endpoints_of(tenant_ids: Collection[int]) -> EndpointsOf:
 # --- telling ----------------------------------------------------------------------------------------------
 
 
-def _of_messages(ids: Collection[int]) -> list[WebhookEvent]:
+def _of_messages(ids: Collection[int]) -> list[tuple[int, WebhookEvent]]:
     rows = MessageEvent.objects.filter(pk__in=ids).order_by("position")
     rows = rows.select_related("message__instance", "message__template_version__template").defer(
         "message__content",
@@ -81,7 +82,7 @@ def _of_messages(ids: Collection[int]) -> list[WebhookEvent]:
         "message__instance__hook_token",
         "message__template_version__content",
     )
-    return [_of_message(row) for row in rows if f"message.{row.kind}" in TYPES]
+    return [(row.position or 0, _of_message(row)) for row in rows if f"message.{row.kind}" in TYPES]
 
 
 def _of_message(row: MessageEvent) -> WebhookEvent:
@@ -98,11 +99,11 @@ def _of_message(row: MessageEvent) -> WebhookEvent:
     )
 
 
-def _of_events(ids: Collection[int]) -> list[WebhookEvent]:
+def _of_events(ids: Collection[int]) -> list[tuple[int, WebhookEvent]]:
     rows = list(Event.objects.filter(pk__in=ids).order_by("position"))
     for kind in sorted({row.kind for row in rows} - set(TYPES)):
         log.error("webhooks.event_unknown", kind=kind)
-    return [_of_event(row) for row in rows if row.kind in TYPES]
+    return [(row.position or 0, _of_event(row)) for row in rows if row.kind in TYPES]
 
 
 def _of_event(row: Event) -> WebhookEvent:
@@ -119,8 +120,8 @@ def _of_event(row: Event) -> WebhookEvent:
 
 
 SOURCES = (
-    _Source("messaging.messageevent.webhooks", MessageEvent, _of_messages),
-    _Source("accounts.event.webhooks", Event, _of_events),
+    _Source("messaging.messageevent.webhooks", "messages_after", MessageEvent, _of_messages),
+    _Source("accounts.event.webhooks", "events_after", Event, _of_events),
 )
 
 
@@ -136,14 +137,14 @@ ON CONFLICT (event_id, endpoint_id) DO NOTHING
 """
 
 
-def _deliver(events: Sequence[WebhookEvent], endpoints: EndpointsOf) -> int:
+def _deliver(told: Sequence[tuple[int, WebhookEvent]], endpoints: EndpointsOf, after: str) -> int:
     """Keeps the events and makes their deliveries, in their order. Returns how many."""
-    kept = keep(events)
+    kept = keep(event for _position, event in told)
     wanted = [
         (endpoint.pk, event.pk, event.subject)
-        for event in kept
+        for (position, _event), event in zip(told, kept, strict=True)
         for endpoint in endpoints[event.tenant_id]
-        if endpoint.enabled and endpoint.created_at <= event.at and is_for(event, endpoint)
+        if endpoint.enabled and position > getattr(endpoint, after) and is_for(event, endpoint)
     ]
     return sql.execute(_INSERT, [list(column) for column in zip(*wanted, strict=True)]) if wanted else 0
 

@@ -82,6 +82,13 @@ class DisabledBy(models.TextChoices):
     FAILING = "failing", _("It failed for too long.")
 
 
+class PresentManager(models.Manager["WebhookEndpoint"]):
+    """Endpoints that were not removed."""
+
+    def get_queryset(self) -> models.QuerySet[WebhookEndpoint]:
+        return super().get_queryset().filter(removed_at=None)
+
+
 class WebhookEndpoint(models.Model):
     """Where a tenant wants to be told what happens. Changed only by webhooks/endpoints.py and webhooks/settling.py.
 
@@ -110,6 +117,14 @@ class WebhookEndpoint(models.Model):
     open_until = models.DateTimeField(_("left alone until"), null=True, blank=True)
     succeeded_at = models.DateTimeField(_("last success"), null=True, blank=True)
     once = models.UUIDField(null=True, editable=False)  # the form that was filled in for it
+    # It is told of what is announced after these positions: not by the clock, because news may be late.
+    messages_after = models.BigIntegerField(default=0, editable=False)
+    events_after = models.BigIntegerField(default=0, editable=False)
+    # Seen by nobody any more; it goes when its log is gone, which may be long.
+    removed_at = models.DateTimeField(null=True, editable=False)
+
+    objects = models.Manager()
+    present = PresentManager()
 
     class Meta:
         verbose_name = _("webhook endpoint")

@@ -159,7 +159,8 @@ class Sender:
             settlement = await self._call(claim)
         except Exception as error:  # a bug of ours, which must not keep a delivery in flight
             log.exception("webhooks.call_failed", delivery=claim.delivery.pk)
-            settlement = Settlement(claim, Unanswered("internal", type(error).__name__), {})
+            result = Unanswered("internal", type(error).__name__)
+            settlement = Settlement(claim, result, attempts.fault(claim, result))
         self._settlements.put(settlement)
 
     async def _call(self, claim: Claim) -> Settlement:
@@ -214,7 +215,7 @@ class Sender:
                 return
             except DataError:
                 log.exception("webhooks.log_unstorable", deliveries=len(batch))
-                batch = [replace(settlement, entry={}) for settlement in batch]
+                batch = [replace(each, entry=attempts.bare(each.entry)) for each in batch]
             except Exception:
                 log.exception("webhooks.settle_failed", deliveries=len(batch))
                 self._pause_after_failure()

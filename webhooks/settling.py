@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import structlog
@@ -219,6 +220,6 @@ def _disable(endpoint: WebhookEndpoint, why: str, now: datetime) -> None:
         "webhook_endpoint_disabled",
         str(endpoint.pk),
         tenant_id=endpoint.tenant_id,
-        detail={"name": str(endpoint), "why": why},
+        detail={"name": endpoint.description or urlsplit(endpoint.url).hostname, "why": why},
         now=now,
     )

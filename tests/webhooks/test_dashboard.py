@@ -215,7 +215,8 @@ def test_asks_before_it_removes(browser: Client, endpoint: WebhookEndpoint) -> N
 
     browser.post(f"/webhooks/{endpoint.pk}/remove")
 
-    assert not WebhookEndpoint.objects.exists()
+    assert not WebhookEndpoint.present.exists()
+    assert browser.get(f"/webhooks/{endpoint.pk}").status_code == 404
 
 
 def test_sends_a_test_and_shows_what_comes_of_it(browser: Client, endpoint: WebhookEndpoint) -> None:

@@ -14,6 +14,7 @@ from pilot.models import Alert
 from tests.factories import NOW, make_project, make_tenant
 from tests.webhooks.tellings import make_endpoint, tell
 from webhooks import endpoints, signing
+from webhooks.claiming import claim
 from webhooks.models import WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
@@ -140,9 +141,23 @@ def test_removes_an_endpoint_with_its_log() -> None:
     endpoint = make_endpoint(project=make_project())
     tell(endpoint, 3)
 
-    endpoints.remove(endpoint)
+    endpoints.remove(endpoint, now=NOW)
 
-    assert not WebhookEndpoint.objects.exists()
+    assert not WebhookEndpoint.present.exists()
+    assert not WebhookEndpoint.objects.get().secrets
+    assert claim(room=10, now=NOW) == []
+
+
+def test_what_is_left_of_a_removed_endpoint_goes_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "SWEPT_AT_ONCE", 2)
+    endpoint, other = make_endpoint(), make_endpoint()
+    tell(endpoint, 3)
+    tell(other)
+    endpoints.remove(endpoint, now=NOW)
+
+    assert [endpoints.sweep() for _time in range(4)] == [2, 1, 1, 0]
+    assert [row.pk for row in WebhookEndpoint.objects.all()] == [other.pk]
+    assert other.deliveries.count() == 1
 
 
 def test_only_what_pilot_switched_off_needs_somebody() -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from standardwebhooks import Webhook
 
 from tests.factories import make_project, make_tenant
@@ -222,6 +223,21 @@ def test_the_log_keeps_no_secret_and_no_long_answer(receiver: Receiver) -> None:
     assert entry["response_headers"]["x-id"] == "7"
     assert entry["response_body"].startswith("*** *** *** \N{REPLACEMENT CHARACTER} xxx")
     assert len(entry["response_body"]) <= 4096
+
+
+def test_an_endpoint_whose_secrets_no_key_decrypts_harms_nobody(receiver: Receiver) -> None:
+    healthy = make_endpoint(url=receiver.url("/healthy"))
+    broken = make_endpoint(healthy.tenant, url=receiver.url("/broken"))
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE webhooks_webhookendpoint SET secrets = 'junk' WHERE id = %s", [broken.pk])
+    tell(healthy)
+
+    reaches(healthy, "delivered")
+
+    rows = WebhookDelivery.objects.filter(endpoint=broken.pk)
+    eventually(lambda: rows.filter(status="failed").exists())
+    assert {entry["error"] for entry in rows.get().log} == {"internal"}
+    assert receiver.at("/broken") == [], "nothing is sent unsigned"
 
 
 def test_events_of_one_message_arrive_in_their_order(receiver: Receiver) -> None:

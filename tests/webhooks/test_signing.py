@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from webhooks import signing
 
 BODY = json.dumps({"type": "message.read", "data": {"text": "Olá, não é?"}}, ensure_ascii=False).encode()
-NOW = datetime.now(UTC)
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _clock() -> Iterator[None]:
+    """The library of the standard looks at the clock."""
+    with time_machine.travel(NOW):
+        yield
 
 
 def signed(*secrets: str, body: bytes = BODY, now: datetime = NOW) -> dict[str, str]:

@@ -115,7 +115,7 @@ class WebhookView(ApiView):
         responses={204: None} | refusals(403, 404),
     )
     def delete(self, request: Request, endpoint_id: UUID) -> Response:
-        changing.remove(_endpoint(request, endpoint_id), actor=key_of(request))
+        changing.remove(_endpoint(request, endpoint_id), actor=key_of(request), now=timezone.now())
         return Response(status=204)
 
 
@@ -263,7 +263,7 @@ FILTERS = {
 
 def endpoints_of(key: ApiKey) -> QuerySet[WebhookEndpoint]:
     """The endpoints that a key may see and change: those of its project and environment, not the whole tenant's."""
-    return WebhookEndpoint.objects.filter(
+    return WebhookEndpoint.present.filter(
         tenant_id=key.tenant_id, project_id=key.project_id, environment=key.environment
     )
 

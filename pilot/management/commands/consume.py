@@ -14,7 +14,7 @@ from pilot import locks, loops
 from pilot.alerts import delivering
 from pilot.leading import Leadership
 from pilot.vigilance import watch_processes
-from webhooks import applying, deliveries, fanning
+from webhooks import applying, deliveries, endpoints, fanning
 
 TALLY_SECONDS = 1.0
 ALERTS_SECONDS = 15.0
@@ -80,7 +80,7 @@ def _alerts() -> Callable[[], int]:
 
 def _webhooks() -> Callable[[], int]:
     """Makes deliveries of what happened, and of what somebody ordered once more."""
-    return lambda: fanning.fan_out() + deliveries.replay(now=timezone.now())
+    return lambda: fanning.fan_out() + deliveries.replay(now=timezone.now()) + endpoints.sweep()
 
 
 LOOPS: Mapping[str, Callable[[], Callable[[], int]]] = {
