@@ -214,3 +214,22 @@ def test_keeps_hundreds_in_flight_on_one_number(meta: Meta) -> None:
 
     assert len(meta.sends.emulator.ledger()) == 120
     assert (timezone.now() - started).total_seconds() < 12  # one after the other it would be 24
+
+
+def test_looks_at_the_window_again_at_the_moment_of_the_call(meta: Meta, settings: Any) -> None:
+    """Showing that somebody is typing takes a second, and the window closes meanwhile."""
+    settings.WINDOW_MARGIN = timedelta()
+    heard = meta.account.do("inbound", **{"from": ANA, "text": "oi"})["id"]
+    since = timezone.now() - timedelta(hours=24) + timedelta(seconds=1.5)
+    Window.objects.create(
+        instance=meta.instance, address="+551199990000", received_at=since, received_id=heard
+    )
+    long_ago = timezone.now() - timedelta(days=30)
+    Instance.objects.filter(pk=meta.instance.pk).update(created_at=long_ago, typing_ms=1000)
+    meta.sends.emulator.arm("latency", seconds=2, times=1)
+
+    message = meta.send()
+
+    assert (message.status, message.failure_code) == ("failed", "window_closed")
+    assert timeline(message) == ["sending", "failed"]
+    assert meta.sends.emulator.ledger() == []
