@@ -157,11 +157,13 @@ def drain(stage: Stage, options: argparse.Namespace) -> Figures:
         before = _cpu_of_parts(stage, provider, workers)
         seconds = _timed_drain(stage, world, workers, options.messages)
         after = _cpu_of_parts(stage, provider, workers)
+        memory = sum(processor.memory_mb(worker.pid) for worker in workers)
     return {
         "messages_per_s": round(options.messages / seconds, 1),
         "messages": options.messages,
         "seconds": round(seconds, 2),
         "workers": options.workers,
+        "workers_rss_mb": memory,
         "cpu_ms_per_message": {
             part: round((after[part] - before[part]) * 1000 / options.messages, 3) for part in before
         },

@@ -185,7 +185,7 @@ AUTH_USER_MODEL = "accounts.User"
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # pilot/urls.py looks for its pages
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",

@@ -17,6 +17,8 @@ import webhooks.api.urls
 import webhooks.dashboard
 from pilot import errors, metrics, probes
 
+admin.autodiscover()  # here, and not in every process that has models
+
 dashboard = [
     *accounts.dashboard.urlpatterns,
     *instances.dashboard.urlpatterns,

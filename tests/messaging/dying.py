@@ -43,7 +43,7 @@ def arm(step: str) -> None:
     from messaging import claiming, dispatching
 
     steps: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-        "before the claim commits": (claiming, "_occupy", after),
+        "before the claim commits": (claiming, "occupy", after),
         "after the claim": (dispatching, "claim", after),
         "before the call": (AsyncHttp, "perform", before),
         "after the answer": (dispatching, "settle", before),

@@ -67,6 +67,7 @@ from webhooks.models import InboundCall, WebhookDelivery, WebhookEvent, WebhookR
 pytestmark = pytest.mark.django_db
 
 OURS = {"accounts", "billing", "instances", "messaging", "pilot", "webhooks"}
+admin.autodiscover()  # as pilot/urls.py does
 MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label_lower)
 FEW = 12  # queries of one page; session, user and rights take four of them
 MADE_BY_PEOPLE = {

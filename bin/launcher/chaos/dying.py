@@ -62,7 +62,7 @@ def _added_entries(result: Sequence[Any]) -> bool:
 
 STEPS: Mapping[str, Step] = {
     # worker: one message's way out
-    "before_claim_commits": Step("worker", "messaging.claiming:_occupy", before=True, counts=_first),
+    "before_claim_commits": Step("worker", "messaging.claiming:occupy", before=True, counts=_first),
     "after_claim": Step("worker", "messaging.dispatching:claim"),
     "before_call": Step("worker", "instances.providers.http:AsyncHttp.perform", before=True, counts=_sends),
     "before_answer_is_read": Step(
