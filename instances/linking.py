@@ -109,8 +109,13 @@ def renew_token(*, instance: Instance, token: str, now: datetime) -> None:
     status.move(instance_id=instance.pk, to=status.OPEN, at=now, only_from=[status.DEGRADED, status.CLOSED])
 
 
-def insert(*, tenant: Tenant, name: str, app: MetaApp, values: Mapping[str, Any], now: datetime) -> Instance:
-    """An open instance of an account at Meta, without a pace. Raises NameTakenError and AlreadyLinkedError."""
+def insert(
+    *, tenant: Tenant, name: str, app: MetaApp | None, values: Mapping[str, Any], now: datetime
+) -> Instance:
+    """An open instance of an account that is not connected by us, without a pace.
+
+    Raises NameTakenError and AlreadyLinkedError.
+    """
     token = hooks.new_token()
     row = Instance(
         tenant=tenant,

@@ -62,6 +62,7 @@ class Provider(models.TextChoices):
     EVOLUTION = "evolution", _("Evolution API")
     META = "meta", _("WhatsApp Cloud API")
     INSTAGRAM = "instagram", _("Instagram")
+    SIMULATOR = "simulator", _("Simulator")
 
 
 class Instance(models.Model):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.utils.translation import gettext as _
 
 from accounts.models import Project
+from instances import simulating
 from instances.models import Instance, InstanceStatus, Lane
 from pilot import sql
 from pilot.errors import PilotError
@@ -67,6 +69,24 @@ def choose_instances(
     return {what: _chosen(found.get(what), what[1], project) for what, project in projects.items()}
 
 
+def choose_simulators(projects: Collection[Project], *, now: datetime) -> dict[int, Instance]:
+    """By tenant's id, the instance that messages to magic numbers go out from; made where there is none."""
+    missing = {project.tenant_id: project for project in projects}
+    found = _simulators(missing) if missing else {}
+    missing = {tenant_id: project for tenant_id, project in missing.items() if tenant_id not in found}
+    for project in missing.values():
+        simulating.ensure(project.tenant, now=now)
+    return found | (_simulators(missing) if missing else {})
+
+
+def _simulators(projects: Mapping[int, Project]) -> dict[int, Instance]:
+    wanted = [(project.pk, tenant_id) for tenant_id, project in projects.items()]
+    instances = [_instance(row) for row in sql.fetch(_SIMULATORS, sql.transposed(wanted))]
+    for instance in instances:
+        instance.tenant = projects[instance.tenant_id].tenant
+    return {instance.tenant_id: instance for instance in instances}
+
+
 def _chosen(instance: Instance | None, name: str, project: Project) -> Instance | PilotError:
     if instance is None and name:
         return UnknownInstance(
@@ -104,6 +124,11 @@ _LAST_RESORT = f"""{_CHOSEN} FROM unnest(%s::bigint[], %s::bigint[], %s::text[])
 CROSS JOIN LATERAL (
     SELECT * FROM instances_instance WHERE tenant_id = wanted.tenant_id AND wanted.name IN (provider_name, name)
     ORDER BY status = 'removed', id LIMIT 1) AS i
+JOIN instances_lane lane ON lane.instance_id = i.id"""
+_SIMULATORS = f"""{_CHOSEN} FROM unnest(%s::bigint[], %s::bigint[]) AS wanted (project_id, tenant_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM instances_instance
+    WHERE tenant_id = wanted.tenant_id AND provider = 'simulator' AND status <> 'removed' ORDER BY id LIMIT 1) AS i
 JOIN instances_lane lane ON lane.instance_id = i.id"""
 
 Projects = Mapping[tuple[int, str], Project]

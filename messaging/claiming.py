@@ -277,7 +277,11 @@ def _try_to_take(
     now = recipients.now
     try:
         message = outbound(
-            id=picked.id, to=picked.to, recipient_id=picked.recipient_id, content=json.loads(picked.content)
+            id=picked.id,
+            to=picked.to,
+            recipient_id=picked.recipient_id,
+            content=json.loads(picked.content),
+            attempt=picked.attempts + 1,
         )
     except Exception:
         log.exception("claim.message_unusable", message_id=picked.id)

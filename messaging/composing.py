@@ -1,4 +1,5 @@
-"""Putting messages together: what was asked for becomes a row that can be stored, or a refusal. Reads, never writes.
+"""Putting messages together: what was asked for becomes a row that can be stored, or a refusal. Writes nothing, but
+for a tenant's simulator when it is first needed.
 
 What the orders of a batch name (templates, instances, consents) is looked up with one statement for each kind, so that
 accepting many at once costs each of them little.
@@ -16,10 +17,10 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, Environment
 from instances.models import Instance
-from messaging import addresses, forecasting, numbers, opt_ins, rendering
-from messaging.choosing import choose_instances
+from messaging import addresses, forecasting, magic, numbers, opt_ins, rendering
+from messaging.choosing import choose_instances, choose_simulators
 from messaging.content import validate_content
 from messaging.fitting import assert_fits
 from messaging.forecasting import Forecast, Queue
@@ -100,6 +101,14 @@ class _Composer:
         self._numbers = {each.to: _number(each.to) for _key, each in wanted}
         self._versions = _versions({(key.project_id, each.template) for key, each in wanted if each.template})
         self._instances = choose_instances([(key.project, each.instance) for key, each in wanted])
+        self._simulators = choose_simulators(
+            {
+                key.project
+                for key, each in wanted
+                if magic.is_magic(self._numbers[each.to]) and key.environment == Environment.TEST
+            },
+            now=now,
+        )
         self._consents = opt_ins.consents_of(
             {
                 (key.tenant_id, number)
@@ -120,11 +129,11 @@ class _Composer:
         version = self._version(key, submission.template) if submission.template else None
         content = _content(version, submission)
         category = version.template.category if version else submission.category
-        instance = _given(self._instances[key.project_id, submission.instance])
+        instance = self._instance(key, submission, to)
         assert_fits(content, instance=instance)
         if not addresses.is_id(to, provider=instance.provider):
             opt_ins.assert_destination_authorized(
-                consents=self._consents.get((key.tenant_id, to), ()),
+                consents=[*self._consents.get((key.tenant_id, to), ()), *magic.consents(to, self._now)],
                 skip=submission.skip_opt_in_validation,
                 scopes=key.scopes,
             )
@@ -149,18 +158,31 @@ class _Composer:
             next_attempt_at=scheduled_at,
             deliver_until=_deadline(category, submission.deliver_until, scheduled_at or self._now),
         )
+        magic.prepare(message)
         return Draft(message, self._forecast(message, instance, submission))
 
     def _address(self, key: ApiKey, submission: Submission) -> str:
         """E.164, or the id of a person where the instance's provider has such."""
-        instance = self._instances[key.project_id, submission.instance]
-        if isinstance(instance, Instance):
+        number, instance = self._numbers[submission.to], self._instances[key.project_id, submission.instance]
+        if isinstance(instance, Instance) and not magic.is_magic(number):
             if addresses.is_id(submission.to, provider=instance.provider):
                 return submission.to
             if addresses.needs_id(instance.provider):
                 sentence = _("Write the person's id at the provider, as its webhooks give it.")
                 raise numbers.InvalidNumber(sentence, fields={"to": [sentence]})
-        return _given(self._numbers[submission.to])
+        return _given(number)
+
+    def _instance(self, key: ApiKey, submission: Submission, to: str) -> Instance:
+        """For a magic number the tenant's simulator, whatever was asked for."""
+        magic.assert_allowed(to, environment=key.environment)
+        chosen = self._instances[key.project_id, submission.instance]
+        if not magic.is_magic(to):
+            instance = _given(chosen)
+            magic.assert_may_use(instance, environment=key.environment)
+            return instance
+        if submission.instance:
+            _given(chosen)
+        return self._simulators[key.tenant_id]
 
     def _version(self, key: ApiKey, name: str) -> TemplateVersion:
         if version := self._versions.get((key.project_id, name)):

@@ -32,6 +32,7 @@ def outbound(
     content: Mapping[str, Any],
     provider_message_id: str = "",
     attempted_at: datetime | None = None,
+    attempt: int = 1,
 ) -> OutboundMessage:
     """The plain value for a message that is not at hand as a row. KeyError for a text without its text."""
     return OutboundMessage(
@@ -47,4 +48,5 @@ def outbound(
         reply_to=content.get("reply_to", ""),
         provider_message_id=provider_message_id,
         attempted_at=attempted_at,
+        attempt=attempt,
     )

@@ -16,6 +16,7 @@ from instances.models import InstanceStatus
 from instances.providers.base import Outcome, ProviderError, Receipt
 from messaging import status, windows
 from messaging.claiming import Claim, refused
+from messaging.expecting import expect
 from messaging.gates import Refusal
 from messaging.models import FailureCode, Status
 from messaging.retry import ATTEMPTS, next_attempt
@@ -60,6 +61,10 @@ def _settle(settlements: Sequence[Settlement], now: datetime) -> None:
         vacate(
             [each.claim.instance_id for each in ended],
             unsent=[each.claim.instance_id for each in ended if _surely_unsent(each)],
+        )
+        expect(
+            [(each.claim.instance_id, each.result) for each in ended if isinstance(each.result, Receipt)],
+            now=now,
         )
 
 

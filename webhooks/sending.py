@@ -24,7 +24,7 @@ from django.utils import timezone
 
 from pilot import ssrf
 from pilot.outbound import Answer, Outbound, Unanswered
-from webhooks import attempts, claiming, settling
+from webhooks import attempts, claiming, rehearsing, settling
 from webhooks.claiming import Claim
 from webhooks.settling import Settlement
 
@@ -165,6 +165,8 @@ class Sender:
 
     async def _call(self, claim: Claim) -> Settlement:
         request = attempts.prepare(claim, now=self._clock())
+        if simulated := rehearsing.failure(claim):
+            return Settlement(claim, simulated, attempts.entry(claim, request, simulated))
         result: Answer | Unanswered
         try:
             result = await self._outbound.exchange(

@@ -11,6 +11,7 @@ from instances.providers.base import Provider
 from instances.providers.evolution import Evolution
 from instances.providers.instagram import Instagram
 from instances.providers.meta import MetaCloud
+from instances.providers.simulator import Simulator
 
 if TYPE_CHECKING:
     from instances.models import Instance
@@ -22,6 +23,7 @@ PROVIDERS: Mapping[str, Provider] = {
     Evolution.name: Evolution(send_timeout=settings.SEND_TIMEOUT_SECONDS),
     META.name: META,
     INSTAGRAM.name: INSTAGRAM,
+    Simulator.name: Simulator(),
 }
 
 

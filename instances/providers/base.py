@@ -109,6 +109,7 @@ class OutboundMessage:
     kind: str = "text"
     content: Mapping[str, Any] = field(default_factory=dict)  # the whole of it, for kinds that are no text
     reply_to: str = ""  # the provider's id of the message that it answers
+    attempt: int = 1
     last_received_id: str = (
         ""  # the provider's id of the person's last message; typing is shown as an answer to it
     )
@@ -163,13 +164,14 @@ class Call(Generic[T]):
     """A request and how to read its answer. `read` raises ProviderError.
 
     `sends` says that the request hands a message over: a lost answer then means unknown, not retry. A call with a
-    `fault` is never made: performing it raises that.
+    `fault` is never made: performing it raises that. Nor is one whose answer is `known`: that is read at once.
     """
 
     request: Request
     read: Callable[[Answer], T]
     sends: bool = False
     fault: ProviderError | None = None
+    known: Answer | None = None
 
 
 # --- what comes out ---------------------------------------------------------------------------------------
@@ -190,11 +192,15 @@ class _Identified:
 
 @dataclass(frozen=True, slots=True)
 class Receipt(_Identified):
-    """The provider took the message over. `status` is submitted or sent."""
+    """The provider took the message over. `status` is submitted or sent.
+
+    `to_come` are receipts that no webhook will bring, each with the seconds until it is due.
+    """
 
     provider_message_id: str
     recipient_id: str
     status: str
+    to_come: Sequence[tuple[float, StatusEvent]] = ()
 
 
 class Finding(StrEnum):

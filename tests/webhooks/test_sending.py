@@ -87,6 +87,20 @@ def test_a_receiver_that_fails_is_tried_again_with_the_same_id_and_body(receiver
         assert Webhook(endpoint.secrets[0]["secret"]).verify(call.body, call.headers)
 
 
+def test_fails_once_on_purpose_for_the_magic_number_of_a_test_key(receiver: Receiver) -> None:
+    endpoints = {
+        side: make_endpoint(url=receiver.url(f"/{side}"), environment=side) for side in ("test", "live")
+    }
+    for side, endpoint in endpoints.items():
+        happen(message_of(endpoint, environment=side, to="+12015550110"), "read")
+    fan_out()
+
+    told = {side: statuses(reaches(endpoint, "delivered")) for side, endpoint in endpoints.items()}
+
+    assert told == {"test": [500, 200], "live": [200]}
+    assert len(receiver.calls) == 2
+
+
 def test_a_receiver_that_always_fails_is_given_up_after_the_schedule(receiver: Receiver) -> None:
     receiver.reply("/hook", Reply(500))
     endpoint = make_endpoint(url=receiver.url())
