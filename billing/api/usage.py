@@ -9,7 +9,6 @@ from typing import Any
 from django.urls import path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -18,12 +17,12 @@ from rest_framework.response import Response
 from accounts.api.authentication import key_of
 from accounts.models import Scope
 from billing import metering
-from pilot.api import ApiView, StrictSerializer, refusals, validated
+from pilot.api import ApiView, QuerySerializer, refusals, validated
 
-MONTH = re.compile(r"([1-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
+MONTH = re.compile(r"([1-9][0-9]{3})-(0[1-9]|1[0-2])")
 
 
-@extend_schema_field(OpenApiTypes.STR)
+@extend_schema_field({"type": "string", "pattern": f"^{MONTH.pattern}$"})
 class MonthField(serializers.Field[date, str, str, Any]):
     """`2026-11` outside, its first day inside."""
 
@@ -39,7 +38,7 @@ class MonthField(serializers.Field[date, str, str, Any]):
         return f"{value:%Y-%m}"
 
 
-class UsageFilter(StrictSerializer):
+class UsageFilter(QuerySerializer):
     """Which month."""
 
     month = MonthField(
