@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 QR_LIFE = timedelta(seconds=45)
 REMOVED_AT_PROVIDER = "removed_at_provider"
+PROVIDER_REFUSED = "provider_refused"
 GONE_TRIES, GONE_PAUSE = (
     20,
     0.25,
@@ -59,13 +60,14 @@ EXPLANATIONS = {
 
 
 class ConnectingError(PilotError):
-    """The provider did not do what was asked. `code` is that of the ProviderError."""
+    """The provider did not do what was asked. `code` is that of the ProviderError where it says something to people."""
 
+    codes = (*EXPLANATIONS, PROVIDER_REFUSED)
     status = 502
 
     def __init__(self, error: ProviderError) -> None:
         super().__init__(str(EXPLANATIONS.get(error.code, _("The provider refused what was asked."))))
-        self.code = error.code
+        self.code = error.code if error.code in EXPLANATIONS else PROVIDER_REFUSED
 
 
 class NameTakenError(PilotError):

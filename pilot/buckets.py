@@ -74,9 +74,10 @@ class Demand:
     tokens: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Drawn:
-    """What a demand got, and in how many seconds each of its buckets is full again."""
+    """What a demand got, and in how many seconds each of its buckets is full again. Requests that were counted together
+    share one."""
 
     buckets: tuple[Bucket, ...]
     granted: int
@@ -86,6 +87,7 @@ class Drawn:
         """Seconds until there is a token in each bucket."""
         return max(0.0, *(full_in - (b.burst - 1) / b.rate for b, full_in in self._each()))
 
+    @cached_property
     def headers(self) -> dict[str, str]:
         """RateLimit-Policy and RateLimit, as draft-ietf-httpapi-ratelimit-headers-11 has them."""
         policies = [f'"{b.policy}";q={b.burst};w={math.ceil(b.burst / b.rate)}' for b in self.buckets]

@@ -36,10 +36,11 @@ CODES: dict[type[Exception], str] = {
 class PilotError(Exception):
     """An anticipated refusal. Subclasses live beside the code that raises them.
 
-    `fields` maps a field's name to what is wrong with it.
+    `fields` maps a field's name to what is wrong with it. A subclass whose code varies has all of them in `codes`.
     """
 
     code = "invalid"
+    codes: tuple[str, ...] = ()
     status = 400
 
     def __init__(self, message: str, *, fields: Mapping[str, Any] | None = None) -> None:

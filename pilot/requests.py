@@ -47,6 +47,6 @@ class ApiHeadersMiddleware:
         response = self.get_response(request)
         if request.path.startswith("/api/"):
             drawn: Drawn | None = getattr(request, "drawn", None)
-            for name, value in (API_HEADERS | (drawn.headers() if drawn else {})).items():
+            for name, value in (API_HEADERS | (drawn.headers if drawn else {})).items():
                 response.setdefault(name, value)
         return response

@@ -302,7 +302,12 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Pilot API",
-    "VERSION": "1.0.0",
+    "VERSION": "",  # pilot.schema knows it
+    "LICENSE": {"name": "MIT"},
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "pilot.schema.complete",
+    ],
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],

@@ -9,6 +9,7 @@ from django.http import Http404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -61,12 +62,20 @@ class MediaView(ApiView):
         "uploaded once and keeps its `media_id` for about a month.",
         parameters=[
             UploadQuery,
-            OpenApiParameter("Content-Type", str, OpenApiParameter.HEADER, required=True),
+            OpenApiParameter(
+                "Content-Type",
+                str,
+                OpenApiParameter.HEADER,
+                required=True,
+                description="The file's type, such as `image/png`.",
+            ),
         ],
         request={"application/octet-stream": bytes},
-        responses={201: MediaSerializer} | refusals(400, 403, 404, 413),
+        responses={201: MediaSerializer} | refusals(400, 403, 404, 413, 415, 502),
     )
     def post(self, request: Request) -> Response:
+        if not request.content_type:
+            raise UnsupportedMediaType("")
         query = UploadQuery(data=request.query_params.dict())
         query.is_valid(raise_exception=True)
         wanted: dict[str, Any] = query.validated_data

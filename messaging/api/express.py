@@ -147,7 +147,7 @@ def _replaying(messages: Sequence[dict[str, Any]], receive: Receive) -> Receive:
 
 async def _respond(send: Send, ask: Ask, reply: Reply, *, secure: bool) -> None:
     body = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":")).encode()
-    limits = ask.drawn.headers() if ask.drawn else {}
+    limits = ask.drawn.headers if ask.drawn else {}
     own = {**reply.headers, **limits, "X-Request-Id": ask.request_id, "Content-Length": str(len(body))}
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in own.items()]
     await send(

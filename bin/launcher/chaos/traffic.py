@@ -20,7 +20,7 @@ from launcher.client import Reply
 CLIENTS = 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # seconds between tries
 ACCEPTED = 202
-TRY_AGAIN = frozenset({"still_running"})  # refusals that are none
+TRY_AGAIN = frozenset({"still_running", "rate_limited"})  # refusals that are none
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from django.conf import settings
 
 from messaging.models import Contact, Message
 from tests import factories
@@ -58,7 +57,7 @@ def test_keeps_to_its_description(web: httpx.Client, stranger: Message, tmp_path
             *("--max-examples", EXAMPLES, "--seed", "1", "--generation-database", "none"),
             *("--report", "har", "--report-har-path", traffic, "--continue-on-failure", "--no-color"),
         ],
-        cwd=settings.BASE_DIR,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
