@@ -14,9 +14,10 @@ from pilot.errors import PilotError
 HOME = "BR"  # the country of a number written without one
 WRITTEN = re.compile(r"\+?[0-9\s().-]{6,30}", re.ASCII)
 # Mobile numbers of Brazil are DDD + 9 + eight digits; WhatsApp knows many of them without the 9.
-MEXICAN_OR_ARGENTINE_MOBILE = re.compile(r"(\+52)1(\d{10})|(\+54)9(\d{10})")
 BRAZILIAN_MOBILE = re.compile(r"\+55(\d\d)9?([6-9]\d{7})")
-
+# Mexico gave up the 1 of its mobile numbers in 2019; WhatsApp still writes it.
+MEXICAN = re.compile(r"\+521?(\d{10})")
+ARGENTINE_MOBILE = re.compile(r"\+549(\d{10})")
 
 KINDS = {
     phonenumbers.PhoneNumberType.MOBILE: "mobile",
@@ -65,12 +66,16 @@ def describe(raw: str) -> Description | None:
 
 
 def variants(number: str) -> tuple[str, ...]:
-    """The E.164 forms under which the same telephone may be on record: with and without the ninth digit."""
-    mobile = BRAZILIAN_MOBILE.fullmatch(number)
-    if not mobile:
-        return (number,)
-    area, rest = mobile.groups()
-    return f"+55{area}9{rest}", f"+55{area}{rest}"
+    """The E.164 forms under which the same telephone may be on record, the valid one first.
+
+    That is with and without Brazil's ninth digit, or the 1 after Mexico's code.
+    """
+    if mobile := BRAZILIAN_MOBILE.fullmatch(number):
+        area, rest = mobile.groups()
+        return f"+55{area}9{rest}", f"+55{area}{rest}"
+    if mexican := MEXICAN.fullmatch(number):
+        return f"+52{mexican[1]}", f"+521{mexican[1]}"
+    return (number,)
 
 
 def compare_key(number: str) -> str:
@@ -78,8 +83,8 @@ def compare_key(number: str) -> str:
 
     That is Brazil's ninth digit, the 1 after Mexico's code, and the 9 after Argentina's.
     """
-    foreign = MEXICAN_OR_ARGENTINE_MOBILE.fullmatch(number)
-    return "".join(filter(None, foreign.groups())) if foreign else variants(number)[-1]
+    argentine = ARGENTINE_MOBILE.fullmatch(number)
+    return f"+54{argentine[1]}" if argentine else min(variants(number), key=len)
 
 
 def is_valid(raw: str) -> bool:

@@ -17,6 +17,8 @@ WRITTEN = {
     "4788887777": "+5547988887777",
     "+5511951234567": "+5511951234567",  # a newer range, which never was without it
     "+1 415 555 2671": "+14155552671",
+    "+52 55 1234 5678": "+525512345678",
+    "+52 1 55 1234 5678": "+525512345678",  # as WhatsApp writes it
     "+351 912 345 678": "+351912345678",
 }
 NOT_NUMBERS = [
@@ -59,6 +61,12 @@ def test_names_the_field_it_was_given() -> None:
 def test_takes_both_forms_of_a_brazilian_mobile_number_for_one_telephone() -> None:
     assert numbers.variants("+554788887777") == ("+5547988887777", "+554788887777")
     assert numbers.compare_key("+5547988887777") == numbers.compare_key("+554788887777")
+
+
+def test_takes_both_forms_of_a_mexican_number_for_one_telephone() -> None:
+    for number in ("+525512345678", "+5215512345678"):
+        assert numbers.variants(number) == ("+525512345678", "+5215512345678")
+        assert numbers.compare_key(number) == "+525512345678"
 
 
 @pytest.mark.parametrize("number", ["+551133334444", "+5511951234567", "+14155552671", "+5491155551234"])

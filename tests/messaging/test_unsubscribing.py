@@ -15,7 +15,7 @@ from messaging.accepting import Order, submit
 from messaging.claiming import claim
 from messaging.composing import Submission
 from messaging.intents import NO_STAY, YES_STOP
-from messaging.models import Message
+from messaging.models import Message, OptIn
 from tests import factories
 from tests.messaging.test_receiving import written
 
@@ -47,6 +47,12 @@ def test_is_believed_at_once_and_told_once(instance: Instance) -> None:
     assert out(instance)
     answer = Message.objects.get()
     assert (answer.to, answer.instance, answer.source, answer.urgent) == (ANA, instance, "opt_out", True)
+
+
+def test_believes_a_mexican_whose_number_whatsapp_writes_with_a_1(instance: Instance) -> None:
+    hear(instance, "SAIR", sender_number="+5215512345678")
+    assert opt_ins.opted_out(tenant_id=instance.tenant_id, number="+525512345678")
+    assert OptIn.objects.filter(number="+525512345678", revoked_at__isnull=False).exists()  # what a claim asks
 
 
 def test_the_confirmation_goes_out_although_nothing_else_does(instance: Instance) -> None:
