@@ -91,10 +91,17 @@ def cancel(*, instance_id: int, at: datetime) -> None:
 
 def end_those_that_are_over(*, now: datetime) -> int:
     """Ends outages whose instance is open and stays so, or proved to deliver again. Returns how many."""
-    over = list(_over(now))
-    for outage in over:
+    return sum(_end_if_still_over(outage, now) for outage in list(_over(now)))
+
+
+def _end_if_still_over(outage: Outage, now: datetime) -> bool:
+    """Under the instance's lock, as lost() is called: one that was lost again meanwhile goes on with this outage."""
+    with transaction.atomic():
+        Instance.objects.select_for_update(no_key=True).only("pk").filter(pk=outage.instance_id).first()
+        if not _over(now).filter(pk=outage.pk).exists():
+            return False
         _end(outage, now)
-    return len(over)
+    return True
 
 
 def alert_those_that_last(*, now: datetime) -> int:

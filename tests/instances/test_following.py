@@ -425,6 +425,26 @@ def test_tells_nobody_of_what_was_closed_while_it_asked(monkeypatch: pytest.Monk
     assert (open_outages(), alerts()) == ([], [])
 
 
+def test_does_not_end_an_outage_of_what_was_lost_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would restart it, and nobody would be told: only an outage brings a closed instance back."""
+    pair = down(2)
+    Outage.objects.update(restart_at=None, alerted_at=NOW)
+    Instance.objects.update(status=InstanceStatus.OPEN, status_changed_at=NOW)
+    recovered: list[str] = []
+
+    def recover_while_the_other_is_lost(_kind: str, subject: str, **_options: Any) -> bool:
+        recovered.append(subject)
+        [other] = [each for each in pair if str(each.pk) != subject]
+        return status.move(instance_id=other.pk, to="closed", at=NOW + MINUTE, reason="closed")
+
+    monkeypatch.setattr(outages.alerts, "recover", recover_while_the_other_is_lost)
+
+    assert outages.end_those_that_are_over(now=NOW + MINUTE) == 1
+    still = Outage.objects.get(ended_at=None)
+    assert str(still.instance_id) not in recovered
+    assert still.restart_at is not None
+
+
 def test_one_in_trouble_does_not_keep_the_others_from_being_followed() -> None:
     bad, _good = down(2)
     Instance.objects.filter(pk=bad.pk).update(provider="vanished")
