@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from django.db import DataError, IntegrityError, connection
 from django.utils import timezone, translation
+from psycopg.errors import DeadlockDetected
 from rest_framework.exceptions import APIException, Throttled
+from structlog.contextvars import bound_contextvars
 
 from accounts import keys
 from accounts.api import limits
@@ -51,7 +53,8 @@ class Reply:
     headers: dict[str, str]
 
 
-Waiting = tuple[Ask, "asyncio.Future[Reply | None]"]
+Future: TypeAlias = "asyncio.Future[Reply | None]"
+Waiting: TypeAlias = tuple[Ask, Future]
 
 
 class Batches:
@@ -63,21 +66,20 @@ class Batches:
         self._thread: threading.Thread | None = None
 
     async def answer(self, ask: Ask) -> Reply | None:
-        """The reply; None when the request must go the long way. All callers share one event loop."""
-        loop = asyncio.get_running_loop()
+        """The reply; None when the request must go the long way."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, args=[loop], name="accepting", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="accepting", daemon=True)
             self._thread.start()
-        future: asyncio.Future[Reply | None] = loop.create_future()
+        future: Future = asyncio.get_running_loop().create_future()
         self._waiting.put((ask, future))
         return await future
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self) -> None:
+        """Nothing may end it: whoever asked would wait for ever, and so would all who ask later."""
         while True:
             batch = self._next()
             replies = self._replies([ask for ask, _future in batch])
-            futures = [future for _ask, future in batch]
-            loop.call_soon_threadsafe(_resolve, list(zip(futures, replies, strict=True)))
+            _hand_over(dict(zip([future for _ask, future in batch], replies, strict=True)))
 
     def _next(self) -> list[Waiting]:
         batch = [self._waiting.get()]
@@ -91,14 +93,32 @@ class Batches:
         except Exception:
             # Nothing was written: answer_all() itself answers for what it writes.
             log.exception("batching.failed", requests=len(asks))
-            connection.close()
+            _disconnect()
             return [None] * len(asks)
 
 
-def _resolve(pairs: Sequence[tuple[asyncio.Future[Reply | None], Reply | None]]) -> None:
-    for future, reply in pairs:
+def _hand_over(replies: Mapping[Future, Reply | None]) -> None:
+    """To the event loops that wait for them: one, as a rule."""
+    for loop in {future.get_loop() for future in replies}:
+        theirs = {future: reply for future, reply in replies.items() if future.get_loop() is loop}
+        try:
+            loop.call_soon_threadsafe(_resolve, theirs)
+        except RuntimeError:
+            log.warning("batching.nobody_waits", requests=len(theirs))  # the loop is closed
+
+
+def _resolve(replies: Mapping[Future, Reply | None]) -> None:
+    for future, reply in replies.items():
         if not future.done():  # the client left
             future.set_result(reply)
+
+
+def _disconnect() -> None:
+    """The next statement begins with a new connection. Raises nothing: what was written before must be answered for."""
+    try:
+        connection.close()
+    except Exception:
+        log.exception("batching.not_disconnected")
 
 
 # --- a batch ----------------------------------------------------------------------------------------------
@@ -123,7 +143,9 @@ def answer_all(asks: Sequence[Ask]) -> list[Reply | None]:
     except (DataError, IntegrityError):
         return replies  # surely not written: one by one, it will be seen whose fault it is
     except Exception as error:
-        connection.close()
+        if isinstance(error.__cause__, DeadlockDetected):
+            return replies
+        _disconnect()
         return [
             _unavailable(ask, error) if place in orders else replies[place] for place, ask in enumerate(asks)
         ]
@@ -177,5 +199,5 @@ def _reply(ask: Ask, answer: Answer) -> Reply | None:
 
 
 def _unavailable(ask: Ask, error: Exception) -> Reply:
-    with translation.override(ask.language):
+    with translation.override(ask.language), bound_contextvars(request_id=ask.request_id):
         return Reply(503, unavailable(error, ask.request_id), {"Retry-After": RETRY_AFTER})

@@ -42,6 +42,7 @@ SPECIAL = {
     b"transfer-encoding",
     b"expect",
 }
+LONGEST_LANGUAGE = 500  # characters; Django looks at no more of it, and what is remembered must be bounded
 
 # No middleware of Django's counts what goes this way.
 SECONDS = Histogram("pilot_express_seconds", "Messages accepted the short way.", ["status"])
@@ -77,8 +78,10 @@ def _is_ordinary(scope: Scope) -> bool:
     return (
         len(headers) == len(scope["headers"])
         and not SPECIAL & headers.keys()
+        and not any(b"_" in name for name in headers)  # WSGI takes it for a hyphen
         and headers.get(b"content-type", b"").lower() in JSON
         and headers.get(b"accept", b"*/*") in ANY
+        and len(headers.get(b"accept-language", b"")) <= LONGEST_LANGUAGE
         and _is_short(headers.get(b"content-length", b""))
         and _is_our_host(headers.get(b"host", b""))
         and (_is_secure(scope) or not settings.SECURE_SSL_REDIRECT)

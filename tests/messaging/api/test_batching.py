@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import OperationalError, connection
 
@@ -115,6 +116,38 @@ def test_never_accepts_again_what_may_have_been_written(
     assert Message.objects.count() == int(written)
 
 
+def test_never_accepts_again_although_the_connection_cannot_be_closed(
+    sender: tuple[ApiKey, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = accepting.store
+
+    def written_and_broken(*given: Any) -> Any:
+        store(*given)
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(accepting, "store", written_and_broken)
+    monkeypatch.setattr(batching, "connection", Unclosable)
+    assert [reply and reply.status for reply in Batches(answer_all)._replies([ask(sender[1])])] == [503]
+
+
+def test_leaves_to_the_long_way_what_a_deadlock_kept_from_being_written(
+    sender: tuple[ApiKey, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadlocked(*_given: Any) -> Any:
+        raise OperationalError("deadlock detected") from psycopg.errors.DeadlockDetected()
+
+    monkeypatch.setattr(accepting, "store", deadlocked)
+    assert statuses([ask(sender[1])]) == [None]
+
+
+class Unclosable:
+    """A connection of which nothing more can be had."""
+
+    @staticmethod
+    def close() -> None:
+        raise OperationalError("the connection is lost")
+
+
 def test_never_accepts_again_what_it_cannot_show(
     sender: tuple[ApiKey, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,3 +199,50 @@ def test_goes_on_after_a_batch_that_failed() -> None:
         return [await batches.answer(ask("bad")), await batches.answer(ask("good"))]
 
     assert asyncio.run(run()) == [None, Reply(202, {}, {})]
+
+
+def test_goes_on_although_the_connection_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "connection", Unclosable)
+
+    def answer(asks: Sequence[Ask]) -> list[Reply | None]:
+        if asks[0].raw_key == "bad":
+            raise RuntimeError("a bug")
+        return [Reply(202, {}, {})]
+
+    async def run() -> list[Reply | None]:
+        batches = Batches(answer)
+        return [await asyncio.wait_for(batches.answer(ask(key)), 10) for key in ("bad", "good")]
+
+    assert asyncio.run(run()) == [None, Reply(202, {}, {})]
+
+
+def test_answers_whichever_event_loop_asked() -> None:
+    batches = Batches(lambda asks: [Reply(202, {}, {}) for _ask in asks])
+
+    async def run() -> Reply | None:
+        return await asyncio.wait_for(batches.answer(ask("key")), 10)
+
+    assert [asyncio.run(run()) for _ in range(3)] == [Reply(202, {}, {})] * 3
+
+
+def test_is_not_ended_by_callers_whose_event_loop_is_gone() -> None:
+    first_is_in, go_on = threading.Event(), threading.Event()
+
+    def answer(asks: Sequence[Ask]) -> list[Reply | None]:
+        first_is_in.set()
+        go_on.wait(10)
+        return [Reply(202, {}, {}) for _ask in asks]
+
+    batches = Batches(answer)
+
+    async def leave() -> None:
+        waiting = asyncio.ensure_future(batches.answer(ask("gone")))
+        await asyncio.to_thread(first_is_in.wait, 10)
+        waiting.cancel()
+
+    async def run() -> Reply | None:
+        go_on.set()
+        return await asyncio.wait_for(batches.answer(ask("here")), 10)
+
+    asyncio.run(leave())
+    assert asyncio.run(run()) == Reply(202, {}, {})
