@@ -105,6 +105,7 @@ def opted_out(*, tenant_id: int, number: str) -> bool:
 def grant(*, tenant: Tenant, number: str, source: str, now: datetime, evidence: str = "") -> OptIn:
     """Records consent of a person, who becomes a contact; it also ends an earlier opt-out."""
     consent = {"source": source, "evidence": evidence, "granted_at": now, "revoked_at": None}
+    _introduce(tenant, number, now)
     record, _created = OptIn.objects.update_or_create(
         tenant=tenant, number=variants(number)[0], defaults=consent
     )
@@ -127,6 +128,7 @@ def grant_new(*, tenant: Tenant, number: str, source: str, now: datetime, eviden
 def revoke(*, tenant: Tenant, number: str, source: str, now: datetime) -> OptIn:
     """Records an opt-out, also for someone who never opted in."""
     refusal = {"revoked_at": now}
+    _introduce(tenant, number, now)
     record, _created = OptIn.objects.update_or_create(
         tenant=tenant,
         number=variants(number)[0],
@@ -138,11 +140,13 @@ def revoke(*, tenant: Tenant, number: str, source: str, now: datetime) -> OptIn:
     return record
 
 
+def _introduce(tenant: Tenant, number: str, now: datetime) -> None:
+    """Makes a contact of the person. Before the consent, as everybody does who writes both: so nobody deadlocks."""
+    Contact.objects.get_or_create(tenant=tenant, number=variants(number)[0], defaults={"created_at": now})
+
+
 def _note(record: OptIn, *, source: str, at: datetime) -> None:
-    """Makes a contact of the person, and lets the tenant's programs know."""
-    Contact.objects.get_or_create(
-        tenant_id=record.tenant_id, number=record.number, defaults={"created_at": at}
-    )
+    """Lets the tenant's programs know."""
     data = {
         "number": record.number,
         "status": "revoked" if record.revoked_at else "granted",

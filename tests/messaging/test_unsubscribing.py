@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
-from accounts.models import Project
+from accounts.models import Project, Tenant
 from instances.models import Instance
-from messaging import opt_ins, receiving
+from messaging import opt_ins, receiving, unsubscribing
 from messaging.accepting import Order, submit
 from messaging.claiming import claim
 from messaging.composing import Submission
 from messaging.intents import NO_STAY, YES_STOP
-from messaging.models import Message, OptIn
+from messaging.models import Contact, Message, OptIn
+from messaging.storing import store
 from tests import factories
 from tests.messaging.test_receiving import written
 
@@ -52,7 +56,9 @@ def test_is_believed_at_once_and_told_once(instance: Instance) -> None:
 def test_believes_a_mexican_whose_number_whatsapp_writes_with_a_1(instance: Instance) -> None:
     hear(instance, "SAIR", sender_number="+5215512345678")
     assert opt_ins.opted_out(tenant_id=instance.tenant_id, number="+525512345678")
-    assert OptIn.objects.filter(number="+525512345678", revoked_at__isnull=False).exists()  # what a claim asks
+    assert OptIn.objects.filter(
+        number="+525512345678", revoked_at__isnull=False
+    ).exists()  # what a claim asks
 
 
 def test_the_confirmation_goes_out_although_nothing_else_does(instance: Instance) -> None:
@@ -106,3 +112,54 @@ def test_concerns_one_tenant_only(instance: Instance) -> None:
     hear(instance, "SAIR")
     own = Submission(to=ANA, content={"text": "Oi"})
     assert submit(Order(key, own), now=timezone.now()).message.pk
+
+
+# --- beside others ----------------------------------------------------------------------------------------
+
+
+def test_answers_all_of_a_batch_in_one_statement(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each statement counts usage in a row of its own: two transactions of several could each hold the other's."""
+    sizes: list[int] = []
+    monkeypatch.setattr(unsubscribing, "store", lambda entries: sizes.append(len(entries)) or store(entries))
+    receiving.apply(
+        [
+            written(
+                instance, sender_number=f"+551199999000{place}", text="SAIR", provider_message_id=f"A{place}"
+            )
+            for place in range(3)
+        ]
+    )
+    assert sizes == [3]
+    assert Message.objects.filter(source="opt_out").count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_does_not_deadlock_with_somebody_who_records_a_consent(transactional_db: None) -> None:
+    """Of a person whom neither knew: the contact comes first, for both."""
+    tenant = factories.make_tenant()
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+        Contact.objects.create(tenant=tenant, number=ANA, created_at=timezone.now())
+        other = pool.submit(_grant, tenant)
+        _until_somebody_waits()
+        opt_ins.revoke(tenant=tenant, number=ANA, source="whatsapp", now=timezone.now())
+        transaction.on_commit(lambda: other.result(timeout=10))
+    assert OptIn.objects.get().granted_at is not None
+
+
+def _grant(tenant: Tenant) -> None:
+    try:
+        opt_ins.grant(tenant=tenant, number=ANA, source="form", now=timezone.now())
+    finally:
+        connection.close()
+
+
+def _until_somebody_waits() -> None:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            if cursor.fetchone()[0]:
+                return
+    raise AssertionError("nobody waits")
