@@ -207,26 +207,27 @@ def test_keeps_hundreds_in_flight_on_one_number(meta: Meta) -> None:
             created_at=timezone.now(),
             deliver_until=timezone.now() + timedelta(minutes=5),
         )
-    started = timezone.now()
 
     meta.sends.run(meta.instance)
-    eventually(lambda: not Message.objects.filter(status__in=["queued", "sending"]).exists(), within=30)
+    eventually(lambda: not Message.objects.filter(status__in=["queued", "sending"]).exists(), within=60)
 
     assert len(meta.sends.emulator.ledger()) == 120
-    assert (timezone.now() - started).total_seconds() < 12  # one after the other it would be 24
+    spans = [(each["at"], each["at"] + each["seconds"]) for each in meta.sends.emulator.requests()]
+    at_once = max(sum(start <= moment < end for start, end in spans) for moment, _end in spans)
+    assert at_once >= 10
 
 
 def test_looks_at_the_window_again_at_the_moment_of_the_call(meta: Meta, settings: Any) -> None:
-    """Showing that somebody is typing takes a second, and the window closes meanwhile."""
+    """Showing that somebody is typing takes its time, and the window closes meanwhile."""
     settings.WINDOW_MARGIN = timedelta()
     heard = meta.account.do("inbound", **{"from": ANA, "text": "oi"})["id"]
-    since = timezone.now() - timedelta(hours=24) + timedelta(seconds=1.5)
+    since = timezone.now() - timedelta(hours=24) + timedelta(seconds=3)
     Window.objects.create(
         instance=meta.instance, address="+551199990000", received_at=since, received_id=heard
     )
     long_ago = timezone.now() - timedelta(days=30)
     Instance.objects.filter(pk=meta.instance.pk).update(created_at=long_ago, typing_ms=1000)
-    meta.sends.emulator.arm("latency", seconds=2, times=1)
+    meta.sends.emulator.arm("latency", seconds=4, times=1)
 
     message = meta.send()
 
