@@ -153,6 +153,11 @@ class Instance(models.Model):
                 name="instance_name_unique",
                 condition=~models.Q(status=InstanceStatus.REMOVED),
             ),
+            models.UniqueConstraint(
+                "tenant",
+                name="instance_simulator_unique",
+                condition=models.Q(provider=Provider.SIMULATOR) & ~models.Q(status=InstanceStatus.REMOVED),
+            ),
             models.CheckConstraint(
                 condition=models.Q(status__in=InstanceStatus.values), name="instance_status_known"
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from datetime import datetime
 
 from accounts.models import Tenant
@@ -15,15 +16,12 @@ IN_FLIGHT = 50
 
 
 def ensure(tenant: Tenant, *, now: datetime) -> None:
-    """Makes the tenant's simulator unless there is one. Two at once make one."""
-    if _present(tenant):
-        return
-    values = {"provider": Provider.SIMULATOR, "concurrency": IN_FLIGHT}
-    try:
-        linking.insert(tenant=tenant, name=NAME, app=None, values=values, now=now)
-    except NameTakenError:
-        if not _present(tenant):  # an instance of their own has that name
-            name = f"{NAME}-{secrets.token_hex(4)}"
+    """Makes the tenant's simulator unless there is one. Under another name where an instance of theirs has it."""
+    for name in (NAME, f"{NAME}-{secrets.token_hex(4)}"):
+        if _present(tenant):
+            return
+        values = {"provider": Provider.SIMULATOR, "concurrency": IN_FLIGHT}
+        with suppress(NameTakenError):  # by such an instance, or by another request that makes the simulator
             linking.insert(tenant=tenant, name=name, app=None, values=values, now=now)
 
 

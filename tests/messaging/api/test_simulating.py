@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from instances.providers.simulator import SCENARIOS
 from messaging import opt_ins, pulse, receiving, reconciling
 from messaging.dispatching import Dispatcher
 from messaging.models import Message
-from tests import factories
+from tests import factories, members
 from tests.messaging.api.conftest import Api, World
 from tests.messaging.sends import timeline
 from tests.webs import running_web
@@ -44,19 +46,22 @@ WITHIN = {"lost_answer": 12, "outage": 42, "late_receipt": 24, "expired": 8}
 
 
 class Compressed:
-    """A dispatcher, and the rounds that time alone starts, by a clock that jumps from second to second."""
+    """A dispatcher, and the rounds that time alone starts, by a clock that jumps from second to second.
+
+    It starts with the first run: by then everything was accepted, however busy the machine is.
+    """
 
     def __init__(self) -> None:
-        self.now = timezone.now()
+        self.now: datetime | None = None
         self.dispatcher = Dispatcher(in_flight=10, clock=self._clock)
         self.dispatcher.start()
 
     def _clock(self) -> datetime:
-        return self.now
+        return self.now or timezone.now()
 
     def run(self, *, seconds: int) -> None:
         for _second in range(seconds):
-            self.now += timedelta(seconds=1)
+            self.now = self._clock() + timedelta(seconds=1)
             pulse.promote(now=self.now)
             self.dispatcher.wake(*Instance.objects.values_list("pk", flat=True))
             assert self.dispatcher.idle(timeout=20)
@@ -141,6 +146,51 @@ def test_makes_one_simulator_for_a_tenant_and_another_when_it_was_removed(test_a
     third = sent_to(test_api, READ)
 
     assert first.instance_id == second.instance_id != third.instance_id
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "beside an instance of that name"])
+def test_requests_at_once_make_one_simulator(own: bool, transactional_db: None) -> None:
+    project = factories.make_project()
+    if own:
+        factories.make_instance(project.tenant, name="simulator")
+    _key, raw = factories.make_key(project, environment=Environment.TEST)
+    together = threading.Barrier(4)
+
+    def ask(_number: int) -> int:
+        together.wait(10)
+        try:
+            return sent_to(Api(raw), DELIVERED).instance_id
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        used = set(pool.map(ask, range(4)))
+
+    assert used == set(Instance.objects.filter(provider="simulator").values_list("pk", flat=True))
+    assert len(used) == 1
+
+
+def test_the_doors_of_instances_know_what_a_simulator_cannot(world: World, test_api: Api) -> None:
+    sent_to(test_api, DELIVERED)
+    actions = ("pause", "resume", "restart", "pair", "logout")
+
+    answers = {
+        action: test_api.post(f"/api/instances/simulator/{action}", {}).status_code for action in actions
+    }
+    page = members.member(world.project.tenant).get("/instances/simulator")
+    removed = test_api.call("DELETE", "/api/instances/simulator")
+
+    assert answers == {"pause": 200, "resume": 200, "restart": 200, "pair": 502, "logout": 502}
+    assert page.status_code == 200
+    assert removed.status_code == 204
+
+
+def test_says_why_what_is_to_expire_waits(test_api: Api) -> None:
+    message = sent_to(test_api, "+12015550108")
+
+    answer = test_api.get(f"/api/messages/{message.pk}/why").json()
+
+    assert answer["why"] == "Está agendada para mais tarde."
 
 
 def test_leaves_an_instance_of_that_name_alone(world: World, test_api: Api) -> None:
