@@ -36,9 +36,9 @@ class Account:
         return Message.objects.filter(tenant=self.key.tenant)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
-    """The address of one server for all tests of a module. The database is emptied after them."""
+    """The address of one server for all tests of this folder. The database is emptied after them."""
     with django_db_blocker.unblock():
         try:
             with running_web("") as web:

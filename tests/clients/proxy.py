@@ -31,6 +31,19 @@ class Lose:
 Fault = Refuse | Lose
 
 
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def do_GET(self) -> None:
+        self.proxy.treat(self)
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def log_message(self, *_args: Any) -> None:
+        """Says nothing."""
+
+
 class Proxy:
     """`plan` holds what is done to the next requests; those after it pass. `seen` has their methods and paths."""
 
@@ -39,7 +52,8 @@ class Proxy:
         self.seen: list[str] = []
         self.keys: list[str | None] = []
         self.upstream = httpx.Client(base_url=upstream, timeout=20)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        handler = type("Handler", (_Handler,), {"proxy": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=[0.05], daemon=True).start()
 
@@ -47,20 +61,6 @@ class Proxy:
         self._server.shutdown()
         self._server.server_close()
         self.upstream.close()
-
-    def _handler(proxy) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_one(self) -> None:
-                proxy.treat(self)
-
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one
-
-            def log_message(self, *_args: Any) -> None:
-                pass
-
-        return Handler
 
     def treat(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))

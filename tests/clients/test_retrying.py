@@ -214,6 +214,11 @@ def test_does_not_wait_for_ever(silent: str) -> None:
         client.usage.get()
 
 
+def test_does_not_take_a_mistake_for_a_network_that_fails() -> None:
+    with Pilot("pilot.example.com", "key") as client, pytest.raises(httpx.UnsupportedProtocol):
+        client.usage.get()
+
+
 def test_refuses_a_moment_that_may_be_any(pilot: Pilot) -> None:
     with pytest.raises(ValueError, match="scheduled_at"):
         pilot.messages.send(ANA, text="Olá", scheduled_at=datetime(2026, 12, 1))

@@ -25,6 +25,14 @@ from pilot_client._errors import (
 T = TypeVar("T")
 # The request was never written to a connection.
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# What the network does. Other errors of httpx, such as an address without https://, are mistakes in a program.
+NETWORK = (
+    httpx.TimeoutException,
+    httpx.NetworkError,
+    httpx.ProxyError,
+    httpx.RemoteProtocolError,
+    httpx.DecodingError,
+)
 MAY_PASS = {502, 503, 504}
 
 
@@ -102,10 +110,9 @@ def exchange(request: Request, retrying: Retrying) -> Flow[httpx.Response]:
     attempt = 1
     while True:
         outcome = yield request
-        trouble = _trouble(outcome)
-        if isinstance(outcome, httpx.Response) and trouble is None:
+        if isinstance(outcome, httpx.Response) and outcome.is_success:
             return outcome
-        assert trouble is not None
+        trouble = _trouble(outcome)
         wait = retrying.wait(trouble, attempt=attempt) if _may_repeat(request, trouble) else None
         if wait is None:
             raise trouble
@@ -113,9 +120,9 @@ def exchange(request: Request, retrying: Retrying) -> Flow[httpx.Response]:
         attempt += 1
 
 
-def _trouble(outcome: Outcome) -> PilotError | None:
+def _trouble(outcome: Outcome) -> PilotError:
     if isinstance(outcome, httpx.Response):
-        return None if outcome.is_success else refusal_of(outcome)
+        return refusal_of(outcome)
     kind = ConnectionFailed if isinstance(outcome, NEVER_SENT) else AnswerLost
     trouble = kind(str(outcome) or type(outcome).__name__)
     trouble.__cause__ = outcome

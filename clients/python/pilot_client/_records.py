@@ -106,10 +106,8 @@ class Message(Record):
         return self.status in ENDED
 
     def reached(self, status: str) -> bool:
-        """Whether it has got as far as `status`, or further."""
-        if self.status == status:
-            return True
-        return not self.ended and PROGRESS.index(self.status) >= PROGRESS.index(status)
+        """Whether it has got as far as `status`, which is one of PROGRESS, or further."""
+        return self.status in PROGRESS[PROGRESS.index(status) :]
 
 
 @dataclass(frozen=True, kw_only=True)

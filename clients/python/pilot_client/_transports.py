@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from pilot_client._exchange import Flow, Outcome, Pause, Request, Retrying, Step
+from pilot_client._exchange import NETWORK, Flow, Outcome, Pause, Request, Retrying, Step
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Transport:
             return None
         try:
             return self.http.request(**arguments(step))
-        except httpx.RequestError as error:
+        except NETWORK as error:
             return error
 
 
@@ -65,7 +65,7 @@ class AsyncTransport:
             return None
         try:
             return await self.http.request(**arguments(step))
-        except httpx.RequestError as error:
+        except NETWORK as error:
             return error
 
 

@@ -130,7 +130,8 @@ class Messages(Resource[X]):
     ) -> Flow[Message]:
         """Waits until a message has got as far as `until`, or has failed or was cancelled.
 
-        `within` and `every` are seconds. For a script: a program is better told by webhooks. Raises StillWaiting.
+        `until` is one of queued, sending, unconfirmed, submitted, sent, delivered, read and played; `within` and
+        `every` are seconds. For a script: a program is better told by webhooks. Raises StillWaiting.
         """
         return self._wait(message_id, until, within, every)
 
