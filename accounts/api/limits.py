@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -18,10 +18,9 @@ if TYPE_CHECKING:  # rest_framework.views imports this module
 COUNTED = "pilot.drawn"  # in the ASGI scope: what was counted before must not be counted again
 
 
-def draw(requests: Mapping[ApiKey, int]) -> dict[ApiKey, Drawn]:
+def draw(requests: Sequence[tuple[ApiKey, int]]) -> list[Drawn]:
     """Counts so many requests of each key, in one round trip. Empty when nothing is limited."""
-    demands = [Demand(buckets, number) for key, number in requests.items() if (buckets := buckets_of(key))]
-    return dict(zip(requests, BUCKETS.draw(demands), strict=False))
+    return BUCKETS.draw([Demand(buckets, number) for key, number in requests if (buckets := buckets_of(key))])
 
 
 def buckets_of(key: ApiKey) -> tuple[Bucket, ...]:
@@ -40,7 +39,7 @@ class KeyThrottle(BaseThrottle):
         if not isinstance(request.auth, ApiKey):
             return True  # refused for that, or open to all
         before: Drawn | None = request.META.get("asgi.scope", {}).get(COUNTED)
-        drawn = before or draw({request.auth: 1}).get(request.auth)
+        drawn = before or next(iter(draw([(request.auth, 1)])), None)
         request._request.drawn = drawn  # type: ignore[attr-defined]
         self._wait = drawn.wait() if drawn else 0.0
         return drawn is None or drawn.granted > 0

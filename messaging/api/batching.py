@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -156,20 +157,17 @@ def answer_all(asks: Sequence[Ask]) -> list[Reply | None]:
 
 def _refused(asks: Sequence[Ask], known: Mapping[str, ApiKey]) -> list[Reply | None]:
     """Counts each request against the limits of its key: 429 for those that are too many, None for the others."""
-    owners = [known.get(ask.raw_key) for ask in asks]
-    drawn = limits.draw(Counter(key for key in owners if key))
-    left = {key: each.granted for key, each in drawn.items()}
-    return [_counted(ask, key, drawn, left) for ask, key in zip(asks, owners, strict=True)]
+    numbers = Counter(ask.raw_key for ask in asks if ask.raw_key in known)
+    drawn = limits.draw([(known[raw_key], number) for raw_key, number in numbers.items()])
+    if not drawn:
+        return [None] * len(asks)
+    turns = {raw_key: (each, count()) for raw_key, each in zip(numbers, drawn, strict=True)}
+    return [_counted(ask, *turns[ask.raw_key]) if ask.raw_key in turns else None for ask in asks]
 
 
-def _counted(
-    ask: Ask, key: ApiKey | None, drawn: Mapping[ApiKey, Drawn], left: dict[ApiKey, int]
-) -> Reply | None:
-    if key is None or key not in drawn:
-        return None
-    ask.drawn = drawn[key]
-    left[key] -= 1
-    return _too_many(ask, drawn[key]) if left[key] < 0 else None
+def _counted(ask: Ask, drawn: Drawn, turn: Iterator[int]) -> Reply | None:
+    ask.drawn = drawn
+    return None if next(turn) < drawn.granted else _too_many(ask, drawn)
 
 
 def _too_many(ask: Ask, drawn: Drawn) -> Reply:
