@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -22,6 +21,7 @@ from messaging.models import Contact, Message, OptIn
 from messaging.storing import store
 from tests import factories
 from tests.messaging.test_receiving import written
+from tests.waits import until_somebody_waits
 
 pytestmark = pytest.mark.django_db
 
@@ -140,7 +140,7 @@ def test_does_not_deadlock_with_somebody_who_records_a_consent(transactional_db:
     with ThreadPoolExecutor(1) as pool, transaction.atomic():
         Contact.objects.create(tenant=tenant, number=ANA, created_at=timezone.now())
         other = pool.submit(_grant, tenant)
-        _until_somebody_waits()
+        until_somebody_waits()
         opt_ins.revoke(tenant=tenant, number=ANA, source="whatsapp", now=timezone.now())
         transaction.on_commit(lambda: other.result(timeout=10))
     assert OptIn.objects.get().granted_at is not None
@@ -151,15 +151,3 @@ def _grant(tenant: Tenant) -> None:
         opt_ins.grant(tenant=tenant, number=ANA, source="form", now=timezone.now())
     finally:
         connection.close()
-
-
-def _until_somebody_waits() -> None:
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-            )
-            if cursor.fetchone()[0]:
-                return
-    raise AssertionError("nobody waits")
