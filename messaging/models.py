@@ -226,6 +226,12 @@ class Message(models.Model):
                 name="message_waiting",
                 condition=models.Q(status="queued", next_attempt_at__isnull=False),
             ),
+            models.Index(  # queues.waiting() and purging: what one instance delays, however much the others do
+                "instance",
+                "next_attempt_at",
+                name="message_delayed",
+                condition=models.Q(status="queued", next_attempt_at__isnull=False),
+            ),
             models.Index(  # reconciling.look_up_unconfirmed()
                 "next_attempt_at", name="message_unconfirmed", condition=models.Q(status="unconfirmed")
             ),

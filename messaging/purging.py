@@ -23,7 +23,7 @@ from pilot.errors import PilotError
 BATCH = 500
 RUN_SECONDS = 20.0  # of one run; the next goes on
 
-# Each half is served by its own partial index. Taken in the order of ids, as status.move() locks them.
+# Any of them: each half is served by a partial index of its own. status.move() locks in its order.
 _TAKE = """
 SELECT id FROM (
     (SELECT id FROM messaging_message
