@@ -84,7 +84,7 @@ SELECT picked.id, counted.id, counted.half_open FROM counted CROSS JOIN LATERAL 
 ) AS picked
 ORDER BY counted.first + counted.retries, picked.id LIMIT %(room)s
 """
-# Once more with its condition: a delivery may have been settled or sent again by hand since.
+# Once more with its condition: whoever claimed before may have committed between our snapshot and our lock.
 _LEASE = """
 UPDATE webhooks_webhookdelivery d SET lease_token = taken.token, lease_until = %s, attempts = d.attempts + 1
 FROM unnest(%s::bigint[], %s::uuid[]) AS taken (id, token)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
+from pilot import sql
 from tests.factories import NOW
 from tests.webhooks.tellings import make_endpoint, tell
 from webhooks import claiming
@@ -72,24 +74,33 @@ def test_an_endpoint_has_only_its_slots() -> None:
     assert len(take(1000)) == 2
 
 
-def test_slots_are_counted_over_all_processes(transactional_db: None) -> None:
+def test_an_endpoint_is_claimed_for_by_one_at_a_time(transactional_db: None) -> None:
+    """Whoever comes meanwhile neither waits nor counts slots that are being taken."""
     tell(make_endpoint(), FIRST_SLOTS * 3)
-    taken: list[Claim] = []
+    meanwhile: list[Claim] = []
 
-    def work() -> None:
-        try:
-            for _time in range(5):
-                taken.extend(take(1000))
-        finally:
-            connections.close_all()
+    def come() -> None:
+        meanwhile.extend(take(1000))
+        connections.close_all()
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with transaction.atomic():
+        claims = take(1000)
+        other = threading.Thread(target=come)
+        other.start()
+        other.join(timeout=10)
+        assert not other.is_alive()
 
-    assert len(taken) == len(set(ids(taken))) == FIRST_SLOTS
+    assert (len(claims), meanwhile) == (FIRST_SLOTS, [])
+    assert take(1000) == []
+
+
+def test_a_delivery_is_leased_once() -> None:
+    tell(make_endpoint())
+    (first,) = take()
+
+    again = sql.fetch(claiming._LEASE, [NOW, [first.delivery.pk], [uuid4()]])
+
+    assert again == []
 
 
 def test_one_endpoint_never_takes_all_that_is_free() -> None:
