@@ -38,12 +38,13 @@ DELIVERED = ((1.0, "sent"), (2.0, "delivered"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What becomes of a message: which status it ends in, with which failure, and what the tenant reads about it.
+    """What becomes of a message: the status it ends in, with which failure code, and the sentence in the documentation.
 
-    `fails` of the first attempts end with `error` (code, outcome), None of them all. `receipts` are seconds after the
-    provider took the message over, and a status. `found`: the status that a look-up of the lost answer proves.
-    `expires_in`: the message waits for its deadline, so many seconds away. `webhooks_fail`: so many attempts to tell of
-    it fail.
+    - `error`: code and outcome of the attempts that fail; `fails`: how many do, all where it is None
+    - `receipts`: a status each, with the seconds since the provider took the message over
+    - `found`: the status that a look-up proves after a lost answer
+    - `expires_in`: seconds to its deadline, for which it waits
+    - `webhooks_fail`: how many attempts of each webhook about it fail
     """
 
     name: str
