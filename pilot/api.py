@@ -57,17 +57,17 @@ class ApiView(APIView):
         return Response(status=204)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        response = super().finalize_response(request, response, *args, **kwargs)
-        if (
-            request.method in {"GET", "HEAD"}
-            and response.status_code == 200
-            and isinstance(response, Response)
-        ):
-            response.add_post_render_callback(partial(unless_known, request._request))
-        return response
+        return with_etag(request, super().finalize_response(request, response, *args, **kwargs))
 
 
-def unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponseBase | None:
+def with_etag(request: Request, response: Any) -> Any:
+    """The response; what was read then gets an ETag, and is left out when the client has it."""
+    if request.method in {"GET", "HEAD"} and response.status_code == 200 and isinstance(response, Response):
+        response.add_post_render_callback(partial(_unless_known, request._request))
+    return response
+
+
+def _unless_known(request: HttpRequest, response: HttpResponse) -> HttpResponseBase | None:
     """The response with an ETag of its body, or 304 without one when the client has the same."""
     set_response_etag(response)
     return get_conditional_response(request, etag=response["ETag"], response=response)

@@ -1,13 +1,20 @@
-"""What all operations of the API have in common, written into its OpenAPI description once it is made."""
+"""The OpenAPI description: what all operations have in common is written into it once it is made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
+from django.utils.translation import get_language
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2
+from drf_spectacular.views import SpectacularAPIView
 from rest_framework.exceptions import APIException
+from rest_framework.request import Request
 
+from pilot.api import with_etag
 from pilot.errors import CODES, PilotError
 from pilot.examples import EXAMPLES
 from pilot.parsing import BodyTooLarge
@@ -67,6 +74,29 @@ GENERAL_CODES = {
     "internal": "500: something went wrong on our side.",
     "unavailable": "503: the service is away for a moment. Repeat with the same `Idempotency-Key`.",
 }
+
+
+class KeptGenerator(SchemaGenerator):
+    """Makes the description once for each language: it takes a good part of a second, and anybody may ask."""
+
+    def get_schema(self, request: Any = None, public: bool = False) -> Any:
+        return _described(get_language())
+
+
+@cache
+def _described(_language: str | None) -> Any:
+    untyped: Any = SchemaGenerator
+    return untyped().get_schema(request=None, public=True)
+
+
+class SchemaView(SpectacularAPIView):
+    """The description, in JSON as everything is."""
+
+    renderer_classes = [OpenApiJsonRenderer2, OpenApiJsonRenderer]
+    generator_class = KeptGenerator
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        return with_etag(request, super().finalize_response(request, response, *args, **kwargs))
 
 
 def complete(result: dict[str, Any], **_given: Any) -> dict[str, Any]:

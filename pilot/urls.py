@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path, re_path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 import accounts.api.keys
 import accounts.dashboard
@@ -16,6 +16,7 @@ import messaging.queue_pages
 import webhooks.api.urls
 import webhooks.dashboard
 from pilot import errors, metrics, probes
+from pilot.schema import SchemaView
 
 admin.autodiscover()  # here, and not in every process that has models
 
@@ -33,7 +34,7 @@ api = [
     *instances.api.urls.urlpatterns,
     *messaging.api.urls.urlpatterns,
     *webhooks.api.urls.urlpatterns,
-    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("schema", SchemaView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
     re_path(r"", errors.unknown_path),
 ]

@@ -111,9 +111,17 @@ def test_names_its_version(schema: dict[str, Any]) -> None:
 
 
 def test_serves_the_schema(db: None) -> None:
-    answer = Client().get("/api/schema", headers={"accept": "application/json"})
-    assert answer.status_code == 200
+    answer = Client().get("/api/schema")
+    assert (answer.status_code, answer["Content-Type"]) == (200, "application/json")
     assert "/api/messages" in answer.json()["paths"]
+    known = Client().get("/api/schema", headers={"If-None-Match": answer["ETag"]})
+    assert (known.status_code, known.content) == (304, b"")
+
+
+def test_makes_the_schema_once_for_each_language(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    Client().get("/api/schema")
+    monkeypatch.setattr(SchemaGenerator, "get_schema", None)
+    assert Client().get("/api/schema").status_code == 200
 
 
 class Links(HTMLParser):
