@@ -109,18 +109,29 @@ class Buckets:
         self._own = OwnCount()
 
     def draw(self, demands: Sequence[Demand]) -> list[Drawn]:
-        """What each of the demands gets, which all have the same number of buckets. Never raises, and waits for
-        Redis no longer than RATE_LIMIT_WAIT."""
+        """What each of the demands gets, which all have the same number of buckets. Never raises, and waits for an
+        answer of Redis no longer than RATE_LIMIT_WAIT."""
         if not demands:
             return []
-        if time.monotonic() < self._down_until:
+        if not self._may_ask():
             return self._own.draw(demands)
         try:
-            return self._shared(demands)
+            drawn = self._shared(demands)
         except RedisError as error:
             self._down_until = time.monotonic() + DOWN_SECONDS
             log.warning("buckets.redis_away", error=str(error))
             return self._own.draw(demands)
+        self._down_until = 0.0
+        return drawn
+
+    def _may_ask(self) -> bool:
+        """While Redis is away one caller, every DOWN_SECONDS, finds out for all whether it is back."""
+        now = time.monotonic()
+        if now < self._down_until:
+            return False
+        if self._down_until:
+            self._down_until = now + DOWN_SECONDS
+        return True
 
     def _shared(self, demands: Sequence[Demand]) -> list[Drawn]:
         width = len(demands[0].buckets)

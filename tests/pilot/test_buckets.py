@@ -120,6 +120,20 @@ def test_asks_redis_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None
     assert granted(Buckets(), Demand((bucket,), 50)) == [45]
 
 
+def test_lets_one_caller_find_out_whether_redis_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    buckets, bucket = Buckets(), slow(50)
+    asked: list[list[int]] = []
+
+    def away(_demands: Any) -> Any:
+        asked.append(granted(buckets, Demand((bucket,), 3)))  # another request, meanwhile
+        raise ConnectionError
+
+    monkeypatch.setattr(buckets, "_shared", away)
+    buckets._down_until = time.monotonic() - 1
+    assert granted(buckets, Demand((bucket,), 1)) == [1]
+    assert asked == [[3]]
+
+
 ASK = """
 import sys, django
 django.setup()

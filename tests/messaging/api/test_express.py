@@ -191,6 +191,7 @@ def test_takes_a_body_in_parts() -> None:
     [
         {"cookie": "sessionid=1"},
         {"authorization": "Bearer x"},
+        {"pilot-version": "2020-01-01"},
         {"accept": "text/html"},
         {"content-type": "text/plain"},
         {"content-type": ""},
