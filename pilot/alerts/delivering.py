@@ -27,6 +27,8 @@ from pilot.models import AlertDelivery
 log = structlog.get_logger(__name__)
 
 RUN_SECONDS = 60.0
+# Of a loop of the consumers, whose heartbeat comes after each step: with a channel that hangs, still in time for it.
+OVERDUE_SECONDS = 5.0
 LEASE = timedelta(minutes=2)  # of a row: longer than its channel may take
 CHANNEL_LEASE = timedelta(seconds=RUN_SECONDS) + LEASE
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
@@ -56,10 +58,11 @@ RETURNING id
 """
 
 
-def deliver(channel: str) -> int:
-    """Sends what is due in a channel, for about a minute at most. Returns how many notices; none when another does."""
+def deliver(channel: str, *, seconds: float = RUN_SECONDS) -> int:
+    """Sends what is due in a channel, beginning no more after `seconds`. Returns how many notices; none when another
+    does."""
     count = 0
-    until = time.monotonic() + RUN_SECONDS
+    until = time.monotonic() + seconds
     # Asked again after the lease: whoever was woken while it was ours has gone away.
     while time.monotonic() < until and channel in due_channels(now=timezone.now()):
         with lease(f"alerts.{channel}", lasts=CHANNEL_LEASE) as ours:
@@ -97,7 +100,7 @@ def deliver_overdue(*, now: datetime) -> int:
 
 def _deliver_apart(channel: str) -> int:
     try:
-        return deliver(channel)
+        return deliver(channel, seconds=OVERDUE_SECONDS)
     finally:
         connection.close()  # this thread's own
 

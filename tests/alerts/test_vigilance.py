@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from pilot import vigilance
-from pilot.alerts import open_subjects, raise_alert
+from pilot.alerts import delivering, open_subjects, raise_alert
 from pilot.alerts.delivering import OVERDUE, deliver_overdue
+from pilot.health import STALE
 from pilot.management.commands.consume import LOOPS
 from pilot.models import Alert, AlertDelivery, Heartbeat
 from pilot.vigilance import watch_processes
@@ -93,6 +96,26 @@ def test_tells_without_any_worker_what_a_worker_should_have_told(peer: Any, sett
     assert deliver_overdue(now=now + OVERDUE) == 2
     assert len(server.requests) == 1
     assert set(AlertDelivery.objects.values_list("state", flat=True)) == {"delivered"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_consumer_that_tells_much_is_not_taken_for_one_that_stands_still(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Its heartbeat comes after each step: fifty notices of four seconds each are told in many."""
+    settings.ALERT_EMAILS = [f"ops{number}@example.com" for number in range(50)]
+    raise_alert("instance_down", 7)
+    seconds = [0.0]
+
+    def slow(deliveries: Sequence[AlertDelivery]) -> None:
+        seconds[0] += 4
+        AlertDelivery.objects.filter(pk__in=[each.pk for each in deliveries]).update(state="delivered")
+
+    monkeypatch.setattr(delivering, "send", slow)
+    monkeypatch.setattr(delivering, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+
+    assert deliver_overdue(now=timezone.now() + OVERDUE) > 0
+    assert seconds[0] < STALE["consume"].total_seconds()
 
 
 def test_consumers_look_after_the_workers(settings: Any) -> None:
