@@ -100,8 +100,7 @@ def _end_if_still_over(outage: Outage, now: datetime) -> bool:
         Instance.objects.select_for_update(no_key=True).only("pk").filter(pk=outage.instance_id).first()
         if not _over(now).filter(pk=outage.pk).exists():
             return False
-        _end(outage, now)
-    return True
+        return _end(outage, now)
 
 
 def alert_those_that_last(*, now: datetime) -> int:
@@ -176,11 +175,20 @@ def _over(now: datetime) -> QuerySet[Outage]:
     return Outage.objects.filter(connected | proved, ended_at=None, instance__status=InstanceStatus.OPEN)
 
 
-def _end(outage: Outage, now: datetime, *, silently: bool = False) -> None:
-    """With the alert, under the row's lock: whoever would tell of it just now must find it over."""
+def _end(outage: Outage, now: datetime, *, silently: bool = False) -> bool:
+    """With the alert, under the row's lock: whoever would tell of it just now must find it over.
+
+    False, and nothing is changed, when the alert's end could not be written down: left open, it would keep those
+    concerned from being told of the next outage.
+    """
+    kind, subject = ALERTS[outage.kind], str(outage.instance_id)
     open_still = Outage.objects.select_for_update().filter(pk=outage.pk, ended_at=None)
     with transaction.atomic():
         told = open_still.values_list("alerted_at", flat=True).first()
         open_still.update(ended_at=now, restart_at=None, recheck_at=None)
-        if told is not None:
-            alerts.recover(ALERTS[outage.kind], str(outage.instance_id), now=now, silently=silently)
+        if told is None or alerts.recover(kind, subject, now=now, silently=silently):
+            return True
+        if subject in alerts.open_subjects(kind):
+            transaction.set_rollback(True)
+            return False
+    return True

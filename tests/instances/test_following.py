@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import DatabaseError
 from django.utils import timezone
 
 from instances import asking, connecting, following, health, outages, status
@@ -443,6 +444,25 @@ def test_does_not_end_an_outage_of_what_was_lost_again_meanwhile(monkeypatch: py
     still = Outage.objects.get(ended_at=None)
     assert str(still.instance_id) not in recovered
     assert still.restart_at is not None
+
+
+def test_ends_an_outage_again_when_the_end_of_its_alert_could_not_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An alert that stays open would keep everybody from being told of the next outage."""
+    down(1)
+    assert outages.alert(Outage.objects.get(), now=NOW)
+    Outage.objects.update(restart_at=None)
+    Instance.objects.update(status=InstanceStatus.OPEN, status_changed_at=NOW)
+
+    def broken(*_args: Any, **_options: Any) -> bool:
+        raise DatabaseError("cancelled")
+
+    with monkeypatch.context() as broken_once:
+        broken_once.setattr("pilot.alerts._recover", broken)
+        assert outages.end_those_that_are_over(now=NOW + MINUTE) == 0
+    assert outages.end_those_that_are_over(now=NOW + MINUTE) == 1
+    assert (open_outages(), alerts()) == ([], [("instance_down", True)])
 
 
 def test_one_in_trouble_does_not_keep_the_others_from_being_followed() -> None:
