@@ -30,6 +30,7 @@ HANDLERS = {name: name.lower() for name in ("GET", "POST", "PUT", "PATCH", "DELE
 Row = TypeVar("Row", bound=Model)
 OFFSET = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 MOST_ROWS = 200
+LONGEST_CURSOR = 500
 
 
 class ApiView(APIView):
@@ -206,7 +207,8 @@ class CursorField(serializers.CharField):
             place = urlsafe_b64decode(token.encode() + b"==").decode()
         except ValueError:
             self.fail("bad_cursor")
-        if not place.isprintable():
+        # The decoder skips what is no letter of its own; and what is validated later is the place, not the token.
+        if not place.isprintable() or cursor_of(place) != token or len(token) > LONGEST_CURSOR:
             self.fail("bad_cursor")
         return place
 
@@ -242,7 +244,9 @@ class PageFilter(QuerySerializer):
     limit = serializers.IntegerField(
         min_value=1, max_value=MOST_ROWS, default=50, help_text="How many rows at most."
     )
-    cursor = CursorField(required=False, help_text="`next_cursor` of the page before.", max_length=500)
+    cursor = CursorField(
+        required=False, help_text="`next_cursor` of the page before.", max_length=LONGEST_CURSOR
+    )
 
 
 class ErrorBodySerializer(serializers.Serializer[Any]):

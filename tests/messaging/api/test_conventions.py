@@ -9,6 +9,7 @@ import time_machine
 from django.utils import timezone
 
 from messaging.models import Message
+from pilot.api import cursor_of
 from pilot.requests import API_VERSION
 from tests.messaging.api.conftest import World
 from tests.messaging.api.test_isolation import BODIES, CALLS, GUARDED, SHOWN, call, message
@@ -172,3 +173,12 @@ def test_converts_no_numbers(world: World) -> None:
     answer = world.api.post(path, {"overlap_seconds": "60"})
     assert (answer.status_code, set(error(answer)["fields"])) == (400, {"overlap_seconds"})
     assert world.api.post(path, {"overlap_seconds": 60.0}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "cursor", ["0", "YQ==", "YQ..", ".Y.Q", "Y Q", "é", "YQ" + "." * 600, cursor_of("a" * 400)]
+)
+def test_takes_no_cursor_that_it_did_not_give_out(world: World, cursor: str) -> None:
+    answer = world.api.get("/api/instances", cursor=cursor)
+    assert (answer.status_code, set(error(answer)["fields"])) == (400, {"cursor"})
+    assert world.api.get("/api/instances", cursor=cursor_of("a")).status_code == 200
