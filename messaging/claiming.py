@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from psycopg.types.json import Jsonb
 
 from instances import breaking
@@ -194,16 +194,29 @@ def _has_gates(passing: Passing, message: Picked) -> bool:
 
 def _stopped(message: Picked, lane: LaneRow, recipients: Recipients, now: datetime) -> bool:
     """Whether a gate of the message or the person keeps it back; what follows from that is written down."""
-    refusal = gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
-    if not refusal and windows.applies_to(lane.provider):
+    stop: Refusal | datetime | None
+    stop = gates.message_gate(deliver_until=message.deliver_until, opted_out=message.opted_out, now=now)
+    if stop is None and windows.applies_to(lane.provider):
+        stop = _person_gates(message, lane, recipients, now)
+    if isinstance(stop, datetime):
+        _set_aside(message, stop, now)
+    elif stop is not None:
+        status.move(refused(message.id, stop, now=now))
+    return stop is not None
+
+
+def _person_gates(
+    message: Picked, lane: LaneRow, recipients: Recipients, now: datetime
+) -> Refusal | datetime | None:
+    """A refusal, or until when to wait. What cannot be read is refused: it would hold its queue up to its deadline."""
+    try:
         refusal = window_gate(open_until=_open_until(message, lane, recipients), now=now)
-        if not refusal and (until := _held_until(message, lane, recipients)):
-            _set_aside(message, until, now)
-            return True
-        refusal = refusal or _comment_gate(message, now)
-    if refusal:
-        status.move(refused(message.id, refusal, now=now))
-    return refusal is not None
+        return refusal or _held_until(message, lane, recipients) or _comment_gate(message, now)
+    except DatabaseError:
+        raise
+    except Exception:
+        log.exception("claim.message_unusable", message_id=message.id)
+        return Refusal("content", FailureCode.INVALID_CONTENT)
 
 
 def _held_until(message: Picked, lane: LaneRow, recipients: Recipients) -> datetime | None:

@@ -171,6 +171,18 @@ def test_takes_one_message_for_each_of_many_instances() -> None:
     assert {each.message.id for each in claims} == {message.pk for message in messages}
 
 
+def test_a_message_of_which_a_gate_makes_no_sense_does_not_keep_its_queue() -> None:
+    """Where the provider has gates of the person, they read the content before it is put together."""
+    instance = make_instance(provider="instagram", created_at=NOW)
+    content = {"text": "a", "comment": {"mode": "private"}}
+    broken = make_message(instance=instance, content=content, deliver_until=NOW + timedelta(minutes=1))
+    sound = make_message(instance=instance)
+
+    assert [each.message.id for each in claim([instance.pk], now=NOW)] == [sound.pk]
+    broken.refresh_from_db()
+    assert (broken.status, broken.failure_code) == ("failed", "invalid_content")
+
+
 def test_touches_few_pages_however_long_the_queue_is() -> None:
     """Measured bound: 200 pages at 20 projects. A second index that could serve the claim would break it."""
     instance = make_instance()
