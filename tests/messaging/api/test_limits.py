@@ -124,3 +124,22 @@ def test_counts_once_what_goes_both_ways(web: httpx.Client) -> None:
     assert [answer.status_code for answer in refused] == [400] * 3
     assert left(refused[-1]) >= before - 3
     assert left(web.post("/api/messages", json=TEXT)) < before
+
+
+def test_refuses_both_ways_alike(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY_RATE", "1")
+    monkeypatch.setenv("API_KEY_BURST", "1")
+    with running_web(factories.make_sender()[1]) as client:
+        short, long = (refused(client, headers) for headers in ({}, {"Cookie": "a=b"}))
+    varying = {"date", "x-request-id", "content-length", "ratelimit", "retry-after"}
+    assert set(short.headers) == set(long.headers)
+    for name in set(short.headers) - varying:
+        assert short.headers[name] == long.headers[name], name
+    assert set(short.json()["error"]) == set(long.json()["error"])
+    assert {answer.json()["error"]["code"] for answer in (short, long)} == {"rate_limited"}
+
+
+def refused(client: httpx.Client, headers: dict[str, str]) -> httpx.Response:
+    """The first answer 429; a token comes every second."""
+    answers = (client.post("/api/messages", json=TEXT, headers=headers) for _ in range(50))
+    return next(answer for answer in answers if answer.status_code == 429)
