@@ -94,7 +94,7 @@ class Stage:
 
     def worker(self, number: int) -> Process:
         """One of several workers."""
-        return self._like("worker", **{"-n": f"worker{number}@bench"})
+        return self._like("worker", **{"--name": f"worker{number}@bench"})
 
     def beat(self) -> Process:
         """The scheduler, without which nothing is woken a second time."""

@@ -15,9 +15,10 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 
 from pilot.api import with_etag
-from pilot.errors import CODES, PilotError
+from pilot.errors import PilotError
 from pilot.examples import EXAMPLES
 from pilot.parsing import BodyTooLarge
+from pilot.refusing import CODES
 from pilot.requests import API_VERSION
 
 ABOUT = f"""

@@ -294,7 +294,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["pilot.parsing.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "pilot.errors.api_exception_handler",
+    "EXCEPTION_HANDLER": "pilot.refusing.api_exception_handler",
     "DEFAULT_METADATA_CLASS": None,
     "URL_FORMAT_OVERRIDE": None,
     "UNAUTHENTICATED_USER": None,

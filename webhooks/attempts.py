@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from instances.providers import bounds
 from pilot.logs import SECRET_NAMES
 from pilot.outbound import Answer, Unanswered
-from pilot.parsing import UNSTORABLE
 from webhooks import payloads, signing
 from webhooks.claiming import Claim
 
@@ -110,4 +110,4 @@ def _clean(text: str, hidden: Iterable[str]) -> str:
     """Text that can be stored and shown."""
     for value in hidden:
         text = text.replace(value, HIDDEN)
-    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return str(bounds.storable(text))

@@ -98,18 +98,19 @@ def processes(state: State, addresses: Addresses, env: Mapping[str, str]) -> lis
     listen = ["--host", "127.0.0.1", "--port", str(addresses.web_port)]
     serving = ["--workers", "1", "--no-access-log", "--timeout-graceful-shutdown", "20"]
     celery = ["celery", "-A", "pilot"]
-    pool = ["-P", "threads", "-c", "16", "--without-gossip", "--without-mingle"]
-    queues = ["-n", WORKER_NAME, "-Q", "control"]  # the worker adds the queues of instances by itself
     schedule = ["--schedule", str(state.root / "beat-schedule")]
     modules = {
         "sandbox": ["sandbox", *sandbox, *pace],
         "web": ["uvicorn", "pilot.asgi:application", *listen, *serving],
-        "worker": [*celery, "worker", *pool, *queues, "-l", "INFO"],
         "beat": [*celery, "beat", *schedule, "-l", "INFO"],
     }
     own = {"web": {"PROMETHEUS_MULTIPROC_DIR": str(state.empty("metrics"))}}
     started = [_module(name, argv, state, {**env, **own.get(name, {})}) for name, argv in modules.items()]
-    return [*started, manage("consume", "consume", env=env, log=state.log("consume"))]
+    commands = {"worker": ["worker", "--name", WORKER_NAME], "consume": ["consume"]}
+    return [
+        *started,
+        *(manage(name, *argv, env=env, log=state.log(name)) for name, argv in commands.items()),
+    ]
 
 
 def _module(name: str, argv: list[str], state: State, env: Mapping[str, str]) -> Process:

@@ -25,8 +25,9 @@ from messaging.accepting import Accepted, Answer, Order, accept, prepare
 from messaging.api.orders import answer_of, order_of
 from messaging.api.views import MessagesView
 from pilot.buckets import Drawn
-from pilot.errors import RETRY_AFTER, answer_to, unavailable
+from pilot.errors import RETRY_AFTER, unavailable
 from pilot.parsing import parse_object
+from pilot.refusing import answer_to
 
 log = structlog.get_logger(__name__)
 

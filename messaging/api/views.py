@@ -33,7 +33,7 @@ from messaging.api.serializers import (
 from messaging.cancelling import cancel
 from messaging.models import Message, MessageEvent
 from pilot.api import ApiView, refusals, validated
-from pilot.errors import api_exception_handler
+from pilot.refusing import api_exception_handler
 
 IDEMPOTENCY_HEADER = OpenApiParameter(
     "Idempotency-Key",

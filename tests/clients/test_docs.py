@@ -18,7 +18,8 @@ from rest_framework.exceptions import APIException
 from accounts.models import Scope
 from instances.connecting import EXPLANATIONS, ConnectingError
 from messaging.models import FailureCode, Status
-from pilot.errors import CODES, PilotError
+from pilot.errors import PilotError
+from pilot.refusing import CODES
 from tests.clients.conftest import Account
 
 ROOT = Path(settings.BASE_DIR)

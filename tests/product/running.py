@@ -28,20 +28,7 @@ from tests.sentinels import Sentinels
 NUMBER = "+5511999990000"
 PARTS: Mapping[str, list[str]] = {
     "web": ["uvicorn", "pilot.asgi:application", "--no-access-log", "--port"],
-    "worker": [
-        "celery",
-        "-A",
-        "pilot",
-        "worker",
-        "-P",
-        "threads",
-        "-c",
-        "8",
-        "-Q",
-        "control",
-        "-n",
-        "w@test",
-    ],
+    "worker": ["manage.py", "worker", "--name", "w@test", "--threads", "8"],
     "beat": ["celery", "-A", "pilot", "beat"],
     "consume": ["manage.py", "consume"],
 }

@@ -1,6 +1,6 @@
 """Runs a process of the product, unchanged but for one thing: it can be made to die at a named step.
 
-    python -m launcher.chaos.dying worker /run/worker1 -- -m celery -A pilot worker …
+    python -m launcher.chaos.dying worker /run/worker1 -- manage.py worker …
 
 Writing "3" to /run/worker1/after_claim kills the process (SIGKILL) the third time it gets to the step `after_claim`;
 the file is gone then. Functions of the product are wrapped by name, so one that moves fails here, loudly, at the start.

@@ -1,4 +1,4 @@
-"""Stands in for `python -m celery -A pilot worker` and `... beat`."""
+"""Stands in for `python -m celery -A pilot beat`."""
 
 import sys
 

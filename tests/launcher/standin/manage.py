@@ -14,5 +14,5 @@ elif COMMAND == "demo":
     account = {"email": "demo@example.com", "password": "demo", "api_key": "key-1", "instance": "demo"}
     message = {"to": "5511999990000", "template": "welcome", "variables": {"name": "Ana"}}
     Path(sys.argv[sys.argv.index("--state") + 1]).write_text(json.dumps(account | message))
-elif COMMAND == "consume":
+elif COMMAND in {"worker", "consume"}:
     standin.run_as(COMMAND)
