@@ -60,6 +60,8 @@ class Express:
             await self._app(scope, receive, send)
             return
         messages = await _read(receive)
+        if messages[-1]["type"] != "http.request":
+            return  # the client left before all had come; what had come may look whole
         started = time.perf_counter()
         ask = _ask(scope, messages)
         reply = await self._batches.answer(ask) if ask else None
@@ -114,9 +116,7 @@ async def _read(receive: Receive) -> list[dict[str, Any]]:
 
 
 def _ask(scope: Scope, messages: Sequence[dict[str, Any]]) -> Ask | None:
-    """None when the client left, or when a header is none that a client of ours would send."""
-    if messages[-1]["type"] != "http.request":
-        return None
+    """None when the key is none that a client of ours would send."""
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
     raw_key = headers.get(b"apikey", "").strip()
     if not raw_key.isascii() or not raw_key:

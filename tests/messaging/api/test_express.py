@@ -229,5 +229,7 @@ def test_leaves_a_redirect_to_https_to_the_long_way(settings: Settings) -> None:
     assert ways(ORDINARY | {"x-forwarded-proto": "https"}) == ([b"{}"], [], 202)
 
 
-def test_leaves_a_client_that_left_to_the_long_way() -> None:
-    assert ways(messages=[{"type": "http.disconnect"}]) == ([], [b""], None)
+@pytest.mark.parametrize("begun", [[], [{"type": "http.request", "body": RIGHT, "more_body": True}]])
+def test_takes_half_a_request_for_none(begun: list[dict[str, Any]]) -> None:
+    """The client left before all had come; what had come may look whole."""
+    assert ways(messages=[*begun, {"type": "http.disconnect"}]) == ([], [], None)
