@@ -281,7 +281,8 @@ class MessageEvent(EventRow):
     numbered_if = "applied"
 
     message = models.ForeignKey(Message, models.CASCADE, related_name="events", db_index=False)
-    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    # The message's own, which has a constraint: asking again would lock the tenant's row for each event.
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False, db_constraint=False)
     applied = models.BooleanField(default=True)
 
     class Meta:
