@@ -62,6 +62,14 @@ ICONS = {
     "resumed": "open",
     "hook_repaired": "open",
     "token_renewed": "open",
+    "account_alert": "alert",
+    "account_update": "instances",
+    "capability": "instances",
+    "number_name": "instances",
+    "number_quality": "alert",
+    "template_category": "messages",
+    "template_quality": "alert",
+    "template_status": "messages",
 }
 
 
