@@ -27,6 +27,7 @@ ASKED = {
     "edit_webhook",
     "new_key",
     "new_webhook",
+    "link_account",
     "queue_action",
     "remove_instance",
     "remove_webhook",
@@ -42,6 +43,7 @@ POSTED = ASKED | {
     "choose_tenant",
     "new_instance",
     "pair_instance",
+    "renew_token",
     "resend_webhook",
     "switch_webhook",
     "test_webhook",
@@ -54,6 +56,7 @@ MANAGED = POSTED - {"choose_tenant"} | {
     "webhook_events",
     "webhooks",
 }
+NO_OBJECT = {"link_account"}
 PREFIX = "pilot_live_00000001"
 ENDPOINT = UUID("01a229bf-821f-7117-bb89-e359d97dd0bf")
 DELIVERY = 7
@@ -88,6 +91,7 @@ def _url(route: str) -> str:
         "home": [],
         "instances": [],
         "keys": [],
+        "link_account": ["meta"],
         "messages": [],
         "new_instance": [],
         "new_key": [],
@@ -113,6 +117,9 @@ def _visit(browser: Client, route: str, **fields: str) -> HttpResponse:
     return browser.post(_url(route), fields) if route in POSTED else browser.get(_url(route))
 
 
+OF_AN_OBJECT = [route for route in ROUTES if "/" in _url(route)[1:] and route not in NO_OBJECT]
+
+
 @pytest.mark.parametrize("route", ROUTES)
 def test_sends_strangers_to_the_sign_in_page(client: Client, message: Message, route: str) -> None:
     response = _visit(client, route)
@@ -126,7 +133,7 @@ def test_shows_members_their_pages(message: Message, route: str) -> None:
     assert member(message.tenant, role=Role.VIEWER).get(_url(route)).status_code == 200
 
 
-@pytest.mark.parametrize("route", [route for route in ROUTES if "/" in _url(route)[1:]])
+@pytest.mark.parametrize("route", OF_AN_OBJECT)
 def test_hides_what_another_tenant_has(message: Message, route: str) -> None:
     assert _visit(member(make_tenant()), route).status_code == 404
 
