@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Sum
+from django.db.models import Max, Sum
 from django.utils import timezone
 
 from accounts import keys
@@ -135,6 +135,12 @@ def count_waiting() -> int:
 def count_submitted() -> int:
     """Messages that the provider took over."""
     return Message.objects.filter(status=Status.SUBMITTED).exclude(provider_message_id=None).count()
+
+
+def last_submitted_at() -> datetime:
+    """When the provider took over the last of them."""
+    last: datetime = Message.objects.aggregate(last=Max("submitted_at"))["last"]
+    return last
 
 
 def count_accepted() -> int:
