@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,3 +78,16 @@ def test_finds_announcements_that_say_something_else_than_the_row() -> None:
     assert list(listener.wrong({1: ("m1", "read")}, [])) == [
         "position 1 was announced as ('m1', 'sent'), and is ('m1', 'read')"
     ]
+
+
+def test_nothing_to_read_does_not_show_that_nothing_was_lost_before() -> None:
+    """Announced, flushed before it was read, and then a silence in which nothing is there to read."""
+    listener = Listener("redis://127.0.0.1:1")
+    stream = Stream([1, 2], [])
+    listener._take_in(stream.xread({})[0][1])
+    flushed = Outage(time.monotonic(), time.monotonic())
+    time.sleep(0.01)
+    listener._take_in(stream.xread({})[0][1])
+    listener._take_in(Stream([5]).xread({})[0][1])
+
+    assert list(listener.wrong(rows(1, 2, 3, 4, 5), [flushed])) == []

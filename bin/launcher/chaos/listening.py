@@ -23,7 +23,7 @@ AGAIN_AFTER = 0.2  # seconds, while Redis is away
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Positions that were not heard, between two reads at these times (monotonic clock)."""
+    """Positions that were not heard, between two that were, heard at these times (monotonic clock)."""
 
     after: int
     before: int
@@ -84,7 +84,8 @@ class Listener:
         for self._last_id, fields in entries:
             payload = json.loads(fields[b"payload"])
             self._note(payload["position"], (payload["internalId"], payload["kind"]), now)
-        self._read_at = now
+        if entries:  # that there is nothing to read does not show that nothing was lost before
+            self._read_at = now
 
     def _note(self, position: int, said: tuple[str, str], now: float) -> None:
         if position > self.highest + 1:
